@@ -71,23 +71,26 @@ demo: build ## Run the demonstration evaluation (MODEL=provider/name for a real 
 	@bin/evalfleet eval run examples/demo/task.yaml $(if $(MODEL),--model '$(MODEL)') $(if $(DRIVER),--driver '$(DRIVER)')
 
 .PHONY: generate
-generate: tools ## Generate Go, REST and OpenAPI from proto
+generate: tools ## Generate Go, REST, OpenAPI and Python from proto
 	.tools/buf format -w --path proto/evalfleet
 	.tools/buf generate
 	.tools/buf generate --template buf.gen.xai.yaml
+	@scripts/python.sh generate
 
 .PHONY: fmt
-fmt: tools ## Format Go and proto
+fmt: tools ## Format Go, Python and proto
 	.tools/golangci-lint fmt
+	@scripts/python.sh fmt
 	.tools/buf format -w --path proto/evalfleet
 
 .PHONY: lint
-lint: tools ## Lint proto and Go, compare the protocol with its baseline, check the parity table
+lint: tools ## Lint proto, Go and Python, compare the protocol with its baseline, check the parity table
 	.tools/buf format --diff --exit-code --path proto/evalfleet
 	.tools/buf lint
 	$(IMAGE) -o .tools/current.binpb
 	.tools/buf breaking .tools/current.binpb --against proto/baseline.binpb
 	.tools/golangci-lint run
+	@scripts/python.sh lint
 	go run ./scripts/parity
 
 .PHONY: baseline

@@ -1,11 +1,63 @@
 package dialect
 
 import (
+	"iter"
 	"strings"
 
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
+
+// Said collects what the pieces of a choice say, so that a StreamWriter which closes its answer writes only the rest.
+// The zero value is of no pieces.
+type Said struct {
+	// Text and Reasoning are the pieces' texts.
+	Text, Reasoning strings.Builder
+	// Sealed means that reasoning came as a whole part, so that none of it is missing.
+	Sealed bool
+	// Calls are the pieces of calls.
+	Calls CallRemainder
+}
+
+// Unsaid is what the pieces did not say of a part.
+type Unsaid struct {
+	// Text is the missing rest of a text or of readable reasoning.
+	Text string
+	// Begun means that the pieces have begun it. It is false for parts of other kinds.
+	Begun bool
+}
+
+// Rest yields the parts of a whole answer, each with what its pieces did not say. readable is what of its reasoning is
+// in pieces.
+func (s *Said) Rest(parts []*contentv1.Content, readable func(*contentv1.Content) string) iter.Seq2[*contentv1.Content, Unsaid] {
+	return func(yield func(*contentv1.Content, Unsaid) bool) {
+		texts, reasoning := Remainder{Said: s.Text.String()}, Remainder{Said: s.Reasoning.String(), All: s.Sealed}
+		for _, part := range parts {
+			var m Unsaid
+			switch {
+			case part.GetText() != nil:
+				m.Text, m.Begun = texts.Of(part.GetText().GetText())
+			case part.GetReasoning() != nil:
+				m.Text, m.Begun = reasoning.Of(readable(part))
+			}
+			if !yield(part, m) {
+				return
+			}
+		}
+	}
+}
+
+// RestOfCalls yields the missing pieces of the calls of a whole answer.
+func (s *Said) RestOfCalls(calls []*toolv1.ToolCall) iter.Seq[*modelv1.ToolCallDelta] {
+	return func(yield func(*modelv1.ToolCallDelta) bool) {
+		for i, call := range calls {
+			if piece := s.Calls.Of(int32(i), call); piece != nil && !yield(piece) {
+				return
+			}
+		}
+	}
+}
 
 // Remainder finds what the pieces of an answer did not contain of its texts, or of its reasoning. It belongs to a
 // StreamWriter that closes its answer.

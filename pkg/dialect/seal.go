@@ -39,7 +39,8 @@ func Unseal(sealed string) *contentv1.Content {
 }
 
 // Readable is the text of reasoning that a person can read.
-func Readable(r *contentv1.Reasoning) string {
+func Readable(part *contentv1.Content) string {
+	r := part.GetReasoning()
 	if r.Summary != nil || r.GetRedacted() {
 		return r.GetSummary()
 	}

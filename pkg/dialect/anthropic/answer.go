@@ -21,8 +21,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		return nil, dialect.ErrNoChoices
 	}
 	blocks := answerBlocks(message)
-	e := newEncoder()
-	e.Body = jsonwrite.Append(dst, 512+dialect.OutputSize(output))
+	e := newEncoder(jsonwrite.Append(dst, 512+dialect.OutputSize(output)))
 	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())
@@ -30,9 +29,12 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	return e.Body.Bytes(), nil
 }
 
+// noRequest is the request of an encoder for other bodies than requests.
+var noRequest Request
+
 // newEncoder returns an encoder for other bodies than requests.
-func newEncoder() *encoder {
-	return &encoder{Request: &Request{}, MemberWriter: dialect.MemberWriter{Body: &jsonwrite.Writer{}}}
+func newEncoder(w *jsonwrite.Writer) *encoder {
+	return &encoder{Request: &noRequest, MemberWriter: dialect.MemberWriter{Body: w}}
 }
 
 // head opens a message and writes it up to its content.
@@ -52,16 +54,27 @@ func (e *encoder) head(id, model string, content func()) {
 // answerBlocks are the blocks of a model's answer. Empty texts are omitted, and media has no place in an answer.
 func answerBlocks(m *modelv1.ChatMessage) []block {
 	blocks := []block{}
-	for _, part := range chat.Parts(m.GetContent()) {
-		if answerable(part) {
-			blocks = append(blocks, partBlock(asAnswer(part))...)
-		}
+	for _, part := range answerParts(m) {
+		blocks = append(blocks, partBlock(asAnswer(part))...)
 	}
 	for _, call := range m.GetToolCalls() {
 		blocks = append(blocks, block{call: withID(call)})
 	}
 	return blocks
 }
+
+// answerParts are the parts of an answer that have a place in the format.
+func answerParts(m *modelv1.ChatMessage) (parts []*contentv1.Content) {
+	for _, part := range chat.Parts(m.GetContent()) {
+		if answerable(part) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// shown is the text of reasoning that a client is shown.
+func shown(part *contentv1.Content) string { return asAnswer(part).GetReasoning().GetSummary() }
 
 func answerable(part *contentv1.Content) bool {
 	switch p := part.GetPart().(type) {
@@ -119,35 +132,22 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 	e.Body.TextMember("stop_reason", word)
 	e.Body.RawMember("stop_sequence", "null")
 	if d := choice.GetStopDetails(); d != nil && word == "refusal" {
-		e.Body.Key("stop_details")
-		e.Body.BeginObject()
+		e.Body.BeginObjectMember("stop_details")
 		e.Body.TextMember("type", cmp.Or(d.GetType(), "refusal"))
-		e.optionalText("category", d.GetCategory())
-		e.optionalText("explanation", d.GetExplanation())
+		e.Body.TextOrNull("category", d.GetCategory())
+		e.Body.TextOrNull("explanation", d.GetExplanation())
 		e.Body.EndObject()
 	}
 }
 
-// optionalText writes a member that is null if the text is empty.
-func (e *encoder) optionalText(name, text string) {
-	e.Body.Key(name)
-	if text == "" {
-		e.Body.Null()
-	} else {
-		e.Body.Text(text)
-	}
-}
-
 func (e *encoder) usage(u *modelv1.ModelUsage) {
-	e.Body.Key("usage")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("usage")
 	e.Body.IntMember("input_tokens", u.GetInputTokens())
 	e.Body.IntMember("cache_creation_input_tokens", u.GetInputTokensCacheWrite())
 	e.Body.IntMember("cache_read_input_tokens", u.GetInputTokensCacheRead())
 	e.Body.IntMember("output_tokens", u.GetOutputTokens())
 	if u != nil && u.ReasoningTokens != nil {
-		e.Body.Key("output_tokens_details")
-		e.Body.BeginObject()
+		e.Body.BeginObjectMember("output_tokens_details")
 		e.Body.IntMember("thinking_tokens", u.GetReasoningTokens())
 		e.Body.EndObject()
 	}

@@ -218,11 +218,7 @@ func (e *encoder) document(d *contentv1.Document) {
 	if !inline || mediaType == pdf {
 		e.mediaSource(uri)
 	} else {
-		e.Body.BeginObject()
-		e.Body.TextMember("type", "text")
-		e.Body.TextMember("media_type", "text/plain")
-		e.Body.TextMember("data", plainData(uri, data))
-		e.Body.EndObject()
+		e.Body.TextObject("type", "text", "media_type", "text/plain", "data", plainData(uri, data))
 	}
 	e.Body.TextUnlessEmpty("title", cmp.Or(d.GetFilename(), documentName(mediaType)))
 	if e.cites {

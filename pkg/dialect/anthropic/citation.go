@@ -77,8 +77,7 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 	if len(citations) == 0 {
 		return
 	}
-	e.Body.Key("citations")
-	e.Body.BeginList()
+	e.Body.BeginListMember("citations")
 	for _, c := range citations {
 		var state citationState
 		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)

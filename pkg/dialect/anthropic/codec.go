@@ -14,7 +14,7 @@ const Name = "anthropic"
 const idPrefix = "msg_"
 
 // Codec implements dialect.Codec and dialect.TokenCounter.
-type Codec struct{}
+type Codec struct{ dialect.ServerSentEvents }
 
 var (
 	_ dialect.Codec        = Codec{}

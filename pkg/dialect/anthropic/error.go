@@ -135,8 +135,7 @@ func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	w := jsonwrite.Append(dst, 128+len(f.Message))
 	w.BeginObject()
 	w.TextMember("type", "error")
-	w.Key("error")
-	w.BeginObject()
+	w.BeginObjectMember("error")
 	w.TextMember("type", errorType(f.Status))
 	w.TextMember("message", f.Message)
 	if f.Cause == dialect.NoThreads {

@@ -174,9 +174,7 @@ func (e *encoder) options() {
 	}
 	if c.Effort != nil {
 		e.Member("output_config", func() {
-			e.Body.BeginObject()
-			e.Body.TextMember("effort", c.GetEffort())
-			e.Body.EndObject()
+			e.Body.TextObject("effort", c.GetEffort())
 		})
 	}
 	if c.ResponseSchema != nil {
@@ -191,9 +189,7 @@ func (e *encoder) options() {
 		e.Member("fallbacks", func() {
 			e.Body.BeginList()
 			for _, model := range c.GetFallbackModels().GetValues() {
-				e.Body.BeginObject()
-				e.Body.TextMember("model", model)
-				e.Body.EndObject()
+				e.Body.TextObject("model", model)
 			}
 			e.Body.EndList()
 		})

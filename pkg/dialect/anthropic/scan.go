@@ -1,10 +1,9 @@
 package anthropic
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
@@ -44,7 +43,7 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		facts.StopReason = stopReason(word)
 	}
 	var u *usage
-	if json.Unmarshal(taken, &u) == nil && u != nil {
+	if jsonread.Unmarshal(taken, &u) == nil && u != nil {
 		facts.Usage = wire(facts.Usage).with(u).message()
 		facts.Billing = facts.Billing.With(u.billing())
 	}

@@ -91,9 +91,7 @@ func (e *encoder) serverCall(use *contentv1.ToolUse) {
 	case arguments == "":
 		e.Body.Raw("{}")
 	default:
-		e.Body.BeginObject()
-		e.Body.TextMember("input", arguments)
-		e.Body.EndObject()
+		e.Body.TextObject("input", arguments)
 	}
 }
 

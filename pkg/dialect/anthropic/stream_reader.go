@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -17,11 +15,6 @@ import (
 
 // maxBlocks bounds the blocks of one answer: their places are numbers that a server sends.
 const maxBlocks = 4096
-
-// ReadEvents implements dialect.Codec.
-func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
-	return dialect.Events(stream)
-}
 
 // NewStreamReader implements dialect.Codec. The answer of the reader is a *Message.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -15,31 +14,19 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// streamWriter writes an answer for a client as it arrives, each event with one write:
+// streamWriter writes an answer for a client as it arrives:
 //
 //	message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 type streamWriter struct {
-	w       io.Writer
+	*dialect.EventWriter
 	meta    dialect.ResponseMeta
 	started bool
-	err     error
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
-	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part.
-	text, reasoning strings.Builder
-	sealed          bool
-	calls           map[int32]*sentCall
-	// encoder writes the data of an event, and frame is the event. All are used again.
-	encoder     *encoder
-	data, frame []byte
-}
-
-// sentCall is a call of which something was sent.
-type sentCall struct {
-	place int
-	// arguments reports whether any of them were sent.
-	arguments bool
+	// said is what was already written, and calls are the places of calls by index.
+	said  dialect.Said
+	calls map[int32]int
 }
 
 // blockKind is the kind of the open block.
@@ -55,16 +42,16 @@ const (
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{w: w, meta: meta, calls: map[int32]*sentCall{}, encoder: newEncoder()}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]int{}}
 }
 
 // start writes the start event, once.
-func (s *streamWriter) start() error {
+func (s *streamWriter) start() {
 	if s.started {
-		return s.err
+		return
 	}
 	s.started = true
-	return s.event("message_start", func(e *encoder) {
+	s.event("message_start", func(e *encoder) {
 		e.Body.Key("message")
 		e.head(s.meta.ID, s.meta.Model, func() { e.Body.Raw("[]") })
 		e.Body.RawMember("stop_reason", "null")
@@ -75,14 +62,17 @@ func (s *streamWriter) start() error {
 }
 
 // Ping implements dialect.StreamWriter.
-func (s *streamWriter) Ping() error { return s.event("ping", nil) }
+func (s *streamWriter) Ping() error {
+	s.event("ping", func(*encoder) {})
+	return s.Flush()
+}
 
 // Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format knows but one.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	if d.GetChoice() != 0 {
-		return s.err
+		return s.Flush()
 	}
-	_ = s.start()
+	s.start()
 	switch piece := d.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
 		s.writeText(piece.Text)
@@ -93,117 +83,101 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	case *modelv1.GenerateDelta_Part:
 		s.writePart(piece.Part)
 	}
-	return s.err
+	return s.Flush()
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
-	_ = s.start()
-	message := chat.FirstMessage(output)
-	if message != nil {
+	s.start()
+	choice := &modelv1.Choice{StopReason: modelv1.StopReason_STOP_REASON_STOP}
+	if message := chat.FirstMessage(output); message != nil {
+		choice = output.GetChoices()[0]
 		s.rest(message)
 	}
 	s.closeBlock()
-	choice := &modelv1.Choice{StopReason: modelv1.StopReason_STOP_REASON_STOP}
-	if message != nil {
-		choice = output.GetChoices()[0]
-	}
-	_ = s.event("message_delta", func(e *encoder) {
-		e.Body.Key("delta")
-		e.Body.BeginObject()
+	s.event("message_delta", func(e *encoder) {
+		e.Body.BeginObjectMember("delta")
 		e.stop(choice)
 		e.Body.EndObject()
 		e.usage(output.GetUsage())
 	})
-	return s.event("message_stop", nil)
+	s.event("message_stop", func(*encoder) {})
+	return s.Flush()
 }
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	return s.send("error", Codec{}.AppendError(nil, f))
+	s.Data("error", Codec{}.AppendError(nil, f))
+	return s.Flush()
 }
 
-// rest writes what the pieces did not contain: everything if there were none.
+// rest writes what the pieces did not contain: everything if there were none. Each text of an answer is a block of its
+// own.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
-	for _, part := range chat.Parts(m.GetContent()) {
-		if !answerable(part) {
-			continue
-		}
+	for part, rest := range s.said.Rest(answerParts(m), shown) {
 		switch {
 		case part.GetText() != nil:
-			text, begun := texts.Of(part.GetText().GetText())
-			if !begun {
-				s.closeBlock() // Each text of an answer is a block of its own.
+			if !rest.Begun {
+				s.closeBlock()
 			}
-			s.writeText(text)
-		case part.GetReasoning() != nil:
-			if text, begun := reasoning.Of(asAnswer(part).GetReasoning().GetSummary()); begun {
-				s.writeThinking(text)
-			} else {
-				s.writePart(part)
-			}
+			s.writeText(rest.Text)
+		case rest.Begun:
+			s.writeThinking(rest.Text)
 		default:
 			s.writePart(part)
 		}
 	}
-	for i, call := range m.GetToolCalls() {
-		sent := s.calls[int32(i)]
-		piece := &modelv1.ToolCallDelta{Index: int32(i), Arguments: dialect.ArgumentsOf(call)}
-		switch {
-		case sent == nil:
-			piece.Id, piece.Function = call.GetId(), call.GetFunction()
-			s.writeCall(piece)
-		case !sent.arguments:
-			s.writeCall(piece)
-		}
+	for piece := range s.said.RestOfCalls(m.GetToolCalls()) {
+		s.writeCall(piece)
 	}
 }
 
 func (s *streamWriter) writeText(text string) {
-	if text == "" {
-		return
+	if text != "" {
+		s.said.Text.WriteString(text)
+		s.begin(textBlock, `{"type":"text","text":""}`)
+		s.delta(s.next-1, "text_delta", "text", text)
 	}
-	s.text.WriteString(text)
-	s.begin(textBlock, `{"type":"text","text":""}`)
-	s.delta(s.next-1, "text_delta", "text", text)
 }
 
 func (s *streamWriter) writeThinking(text string) {
-	if text == "" {
-		return
+	if text != "" {
+		s.said.Reasoning.WriteString(text)
+		s.begin(thinkingBlock, emptyThinking)
+		s.delta(s.next-1, "thinking_delta", "thinking", text)
 	}
-	s.reasoning.WriteString(text)
-	s.begin(thinkingBlock, `{"type":"thinking","thinking":"","signature":""}`)
-	s.delta(s.next-1, "thinking_delta", "thinking", text)
 }
+
+// emptyThinking begins a block of thinking.
+const emptyThinking = `{"type":"thinking","thinking":"","signature":""}`
 
 // writeCall writes a piece of a call. Pieces of a call whose block is closed bear its place all the same.
 func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
-	sent := s.calls[piece.GetIndex()]
-	if sent == nil {
-		call := withID(&toolv1.ToolCall{Id: piece.GetId(), Function: piece.GetFunction()})
-		s.closeBlock()
-		sent = &sentCall{place: s.next}
-		s.calls[piece.GetIndex()] = sent
-		first := newEncoder()
-		first.block(&block{call: call})
+	s.said.Calls.Add(piece)
+	place, sent := s.calls[piece.GetIndex()]
+	if !sent {
+		place = s.next
+		s.calls[piece.GetIndex()] = place
+		first := newEncoder(&jsonwrite.Writer{})
+		first.block(&block{call: withID(&toolv1.ToolCall{Id: piece.GetId(), Function: piece.GetFunction()})})
 		s.begin(callBlock, first.Body.String())
 	}
 	if piece.GetArguments() != "" {
-		sent.arguments = true
-		s.delta(sent.place, "input_json_delta", "partial_json", piece.GetArguments())
+		s.delta(place, "input_json_delta", "partial_json", piece.GetArguments())
 	}
 }
 
 // writePart writes a part as a whole. The seal of reasoning whose pieces were sent closes their block.
 func (s *streamWriter) writePart(part *contentv1.Content) {
-	if r := part.GetReasoning(); r != nil {
-		s.sealed = true
+	if part.GetReasoning() != nil {
+		s.said.Sealed = true
 		whole := asAnswer(part).GetReasoning()
 		if s.open != thinkingBlock && whole.Summary != nil {
-			s.writeThinkingBlock(whole.GetSummary())
+			s.begin(thinkingBlock, emptyThinking)
+			if text := whole.GetSummary(); text != "" {
+				s.delta(s.next-1, "thinking_delta", "thinking", text)
+			}
 		}
 		if s.open == thinkingBlock {
 			if seal := whole.GetReasoning(); seal != "" {
@@ -213,45 +187,30 @@ func (s *streamWriter) writePart(part *contentv1.Content) {
 			return
 		}
 	}
-	if !answerable(part) {
-		return
-	}
-	s.writeBlocks(asAnswer(part))
-}
-
-// writeThinkingBlock opens a block of thinking and writes it, also if it shows nothing.
-func (s *streamWriter) writeThinkingBlock(text string) {
-	s.begin(thinkingBlock, `{"type":"thinking","thinking":"","signature":""}`)
-	if text != "" {
-		s.delta(s.next-1, "thinking_delta", "thinking", text)
+	if answerable(part) {
+		s.writeBlocks(asAnswer(part))
 	}
 }
 
-// writeBlocks writes the blocks of a part, each whole.
+// writeBlocks writes the blocks of a part, each whole. Clients assemble the input of a call, also of a server's call,
+// from its pieces alone.
 func (s *streamWriter) writeBlocks(part *contentv1.Content) {
-	whole := newEncoder()
+	whole := newEncoder(&jsonwrite.Writer{})
 	whole.blocks(partBlock(part))
 	var blocks []json.RawMessage
 	_ = json.Unmarshal(whole.Body.Bytes(), &blocks)
 	for _, raw := range blocks {
-		s.writeBlock(raw)
-	}
-}
-
-// writeBlock writes a whole block. Clients assemble the input of a call, also of a server's call, from its pieces
-// alone.
-func (s *streamWriter) writeBlock(raw json.RawMessage) {
-	object, err := orderedjson.DecodeObject(raw)
-	input, called := object.Get("input")
-	if err != nil || !called {
-		s.begin(noBlock, string(raw))
+		object, err := orderedjson.DecodeObject(raw)
+		input, called := object.Get("input")
+		if err != nil || !called {
+			s.begin(noBlock, string(raw))
+		} else {
+			object.Set("input", &orderedjson.Object{})
+			s.begin(noBlock, string(orderedjson.Append(nil, object)))
+			s.delta(s.next-1, "input_json_delta", "partial_json", string(orderedjson.Append(nil, input)))
+		}
 		s.stop()
-		return
 	}
-	object.Set("input", &orderedjson.Object{})
-	s.begin(noBlock, string(orderedjson.Append(nil, object)))
-	s.delta(s.next-1, "input_json_delta", "partial_json", string(orderedjson.Append(nil, input)))
-	s.stop()
 }
 
 // begin opens a block with its initial content, unless one of its kind is open.
@@ -260,22 +219,17 @@ func (s *streamWriter) begin(kind blockKind, first string) {
 		return
 	}
 	s.closeBlock()
-	place := s.next
-	s.next, s.open = s.next+1, kind
-	_ = s.event("content_block_start", func(e *encoder) {
-		e.Body.IntMember("index", int64(place))
+	s.event("content_block_start", func(e *encoder) {
+		e.Body.IntMember("index", int64(s.next))
 		e.Body.RawMember("content_block", first)
 	})
+	s.next, s.open = s.next+1, kind
 }
 
 func (s *streamWriter) delta(place int, kind, name, value string) {
-	_ = s.event("content_block_delta", func(e *encoder) {
+	s.event("content_block_delta", func(e *encoder) {
 		e.Body.IntMember("index", int64(place))
-		e.Body.Key("delta")
-		e.Body.BeginObject()
-		e.Body.TextMember("type", kind)
-		e.Body.TextMember(name, value)
-		e.Body.EndObject()
+		e.Body.TextObjectMember("delta", "type", kind, name, value)
 	})
 }
 
@@ -289,26 +243,13 @@ func (s *streamWriter) closeBlock() {
 // stop ends the last block.
 func (s *streamWriter) stop() {
 	s.open = noBlock
-	_ = s.event("content_block_stop", func(e *encoder) { e.Body.IntMember("index", int64(s.next-1)) })
+	s.event("content_block_stop", func(e *encoder) { e.Body.IntMember("index", int64(s.next-1)) })
 }
 
-// event writes an event with these members.
-func (s *streamWriter) event(name string, members func(*encoder)) error {
-	s.encoder.Body = jsonwrite.Append(s.data[:0], 0)
-	s.encoder.Body.BeginObject()
-	s.encoder.Body.TextMember("type", name)
-	if members != nil {
-		members(s.encoder)
-	}
-	s.encoder.Body.EndObject()
-	s.data = s.encoder.Body.Bytes()
-	return s.send(name, s.data)
-}
-
-func (s *streamWriter) send(name string, data []byte) error {
-	if s.err == nil {
-		s.frame = dialect.AppendEvent(s.frame[:0], name, data)
-		_, s.err = s.w.Write(s.frame)
-	}
-	return s.err
+// event adds an event with these members.
+func (s *streamWriter) event(name string, members func(*encoder)) {
+	s.Event(name, func(w *jsonwrite.Writer) {
+		w.TextMember("type", name)
+		members(newEncoder(w))
+	})
 }

@@ -19,13 +19,10 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, _ dialect.R
 	choice := output.GetChoices()[0]
 	w := jsonwrite.Append(dst, 256+dialect.OutputSize(output))
 	w.BeginObject()
-	w.Key("output")
-	w.BeginObject()
-	w.Key("message")
-	w.BeginObject()
+	w.BeginObjectMember("output")
+	w.BeginObjectMember("message")
 	w.TextMember("role", roleAssistant)
-	w.Key("content")
-	w.BeginList()
+	w.BeginListMember("content")
 	for _, part := range answerParts(choice.GetMessage()) {
 		writeAnswerPart(w, part)
 	}
@@ -84,8 +81,7 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	if u == nil {
 		u = &modelv1.ModelUsage{}
 	}
-	w.Key("usage")
-	w.BeginObject()
+	w.BeginObjectMember("usage")
 	w.IntMember("inputTokens", u.GetInputTokens())
 	w.IntMember("outputTokens", u.GetOutputTokens())
 	w.IntMember("totalTokens", chat.SumTokens(chat.InputTokens(u), u.GetOutputTokens()))

@@ -100,10 +100,7 @@ func (f *failure) withinStream(event []byte) *dialect.Error {
 // AppendError implements dialect.Codec.
 func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	w := jsonwrite.Append(dst, 64+len(f.Message))
-	w.BeginObject()
-	w.TextMember("__type", errorType(f.Status))
-	w.TextMember("message", f.Message)
-	w.EndObject()
+	w.TextObject("__type", errorType(f.Status), "message", f.Message)
 	return w.Bytes()
 }
 

@@ -50,14 +50,12 @@ func (f *Fields) write(w *jsonwrite.Writer) {
 	w.BeginObject()
 	jsonwrite.OptInt(w, "top_k", f.TopK)
 	if f.NovaTopK != nil {
-		w.Key("inferenceConfig")
-		w.BeginObject()
+		w.BeginObjectMember("inferenceConfig")
 		w.IntMember("topK", int64(*f.NovaTopK))
 		w.EndObject()
 	}
 	if t := f.Thinking; t != nil {
-		w.Key("thinking")
-		w.BeginObject()
+		w.BeginObjectMember("thinking")
 		w.TextMember("type", t.Type)
 		if t.BudgetTokens != 0 {
 			w.IntMember("budget_tokens", t.BudgetTokens)
@@ -65,12 +63,10 @@ func (f *Fields) write(w *jsonwrite.Writer) {
 		w.EndObject()
 	}
 	if f.Effort != "" || f.Schema != "" {
-		w.Key("output_config")
-		w.BeginObject()
+		w.BeginObjectMember("output_config")
 		w.TextUnlessEmpty("effort", f.Effort)
 		if f.Schema != "" {
-			w.Key("format")
-			w.BeginObject()
+			w.BeginObjectMember("format")
 			w.TextMember("type", schemaFormat)
 			w.RawMember("schema", f.Schema)
 			w.EndObject()
@@ -79,11 +75,7 @@ func (f *Fields) write(w *jsonwrite.Writer) {
 	}
 	w.TextUnlessEmpty("reasoning_effort", f.ReasoningEffort)
 	if f.NovaEffort != "" {
-		w.Key("reasoningConfig")
-		w.BeginObject()
-		w.TextMember("type", ThinkingEnabled)
-		w.TextMember("maxReasoningEffort", f.NovaEffort)
-		w.EndObject()
+		w.TextObjectMember("reasoningConfig", "type", ThinkingEnabled, "maxReasoningEffort", f.NovaEffort)
 	}
 	w.EndObject()
 }

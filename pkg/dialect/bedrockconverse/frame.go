@@ -72,10 +72,6 @@ func eventOf(dst []byte, frame *awsstream.Frame) (dialect.Event, error) {
 // write writes the event of an error.
 func (f *failure) write(w *jsonwrite.Writer) {
 	w.BeginObject()
-	w.Key(eventError)
-	w.BeginObject()
-	w.TextMember("__type", f.Type)
-	w.TextMember("message", f.Message)
-	w.EndObject()
+	w.TextObjectMember(eventError, "__type", f.Type, "message", f.Message)
 	w.EndObject()
 }

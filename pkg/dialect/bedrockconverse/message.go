@@ -54,9 +54,7 @@ func (e *encoder) system(texts []string) {
 }
 
 func writeText(w *jsonwrite.Writer, text string) {
-	w.BeginObject()
-	w.TextMember("text", text)
-	w.EndObject()
+	w.TextObject("text", text)
 }
 
 // turns writes the conversation: messages of one role that follow each other are one turn, since the API wants the
@@ -67,8 +65,7 @@ func (e *encoder) turns() {
 	for i, messages := range turns {
 		e.Body.BeginObject()
 		e.Body.TextMember("role", roleOf(messages[0]))
-		e.Body.Key("content")
-		e.Body.BeginList()
+		e.Body.BeginListMember("content")
 		e.turn(messages)
 		if e.Cache != NoCache && len(turns) > 1 && i >= len(turns)-2 {
 			e.Body.Raw(cachePoint)
@@ -154,8 +151,7 @@ func writeImage(w *jsonwrite.Writer, image *contentv1.Image) bool {
 		return false
 	}
 	w.BeginObject()
-	w.Key("image")
-	w.BeginObject()
+	w.BeginObjectMember("image")
 	w.TextMember("format", format)
 	writeSource(w, data)
 	w.EndObject()
@@ -165,10 +161,7 @@ func writeImage(w *jsonwrite.Writer, image *contentv1.Image) bool {
 
 // writeSource writes the data of an image, in base64.
 func writeSource(w *jsonwrite.Writer, data string) {
-	w.Key("source")
-	w.BeginObject()
-	w.TextMember("bytes", data)
-	w.EndObject()
+	w.TextObjectMember("source", "bytes", data)
 }
 
 // Statuses of a tool's result.
@@ -181,15 +174,13 @@ const (
 // reference implementation: its content is what the model sees.
 func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) {
 	e.Body.BeginObject()
-	e.Body.Key("toolResult")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("toolResult")
 	id := ""
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
 		id = ids[0]
 	}
 	e.Body.TextMember("toolUseId", id)
-	e.Body.Key("content")
-	e.Body.BeginList()
+	e.Body.BeginListMember("content")
 	for _, said := range append([]*modelv1.ChatMessage{m}, following...) {
 		for _, part := range chat.Parts(said.GetContent()) {
 			e.shown(part, "in or after a tool's result")

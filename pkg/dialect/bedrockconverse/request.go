@@ -132,8 +132,7 @@ const cachePoint = `{"cachePoint":{"type":"default"}}`
 
 func (e *encoder) toolConfig() {
 	e.Body.BeginObject()
-	e.Body.Key("tools")
-	e.Body.BeginList()
+	e.Body.BeginListMember("tools")
 	for _, tool := range e.Tools {
 		e.tool(tool)
 	}
@@ -153,12 +152,10 @@ func (e *encoder) tool(tool *toolv1.ToolInfo) {
 		e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
 	}
 	e.Body.BeginObject()
-	e.Body.Key("toolSpec")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("toolSpec")
 	e.Body.TextMember("name", tool.GetName())
 	e.Body.TextUnlessEmpty("description", tool.GetDescription())
-	e.Body.Key("inputSchema")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("inputSchema")
 	e.Body.RawMember("json", cmp.Or(tool.GetParametersJson(), dialect.NoParameters))
 	e.Body.EndObject()
 	e.Body.EndObject()
@@ -179,10 +176,7 @@ func (e *encoder) choice() {
 	e.Body.BeginObject()
 	switch name := e.Choice.GetFunction(); {
 	case name != "":
-		e.Body.Key(choiceTool)
-		e.Body.BeginObject()
-		e.Body.TextMember("name", name)
-		e.Body.EndObject()
+		e.Body.TextObjectMember(choiceTool, "name", name)
 	case e.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
 		e.Body.RawMember(choiceAny, "{}")
 	default:
@@ -197,13 +191,10 @@ const schemaFormat = "json_schema"
 // output writes the form of the answer. The schema is a text.
 func (e *encoder) output(schema *modelv1.ResponseSchema) {
 	e.Body.BeginObject()
-	e.Body.Key("textFormat")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("textFormat")
 	e.Body.TextMember("type", schemaFormat)
-	e.Body.Key("structure")
-	e.Body.BeginObject()
-	e.Body.Key("jsonSchema")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("structure")
+	e.Body.BeginObjectMember("jsonSchema")
 	e.Body.TextMember("schema", cmp.Or(schema.GetJsonSchema(), "{}"))
 	e.Body.TextUnlessEmpty("name", schema.GetName())
 	e.Body.TextUnlessEmpty("description", schema.GetDescription())

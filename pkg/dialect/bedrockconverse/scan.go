@@ -3,9 +3,8 @@ package bedrockconverse
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
@@ -43,7 +42,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		facts.StopReason, facts.Ended = stopReason(word), true
 	}
 	var u *usage
-	if json.Unmarshal(usageAt, &u) == nil && u != nil {
+	if jsonread.Unmarshal(usageAt, &u) == nil && u != nil {
 		facts.Usage = u.message()
 	}
 }

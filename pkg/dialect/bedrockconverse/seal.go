@@ -20,9 +20,7 @@ const sealMember = "bedrock_redacted_content"
 // redacted makes the part of redacted content.
 func redacted(content string) *contentv1.Content {
 	var w jsonwrite.Writer
-	w.BeginObject()
-	w.TextMember(sealMember, content)
-	w.EndObject()
+	w.TextObject(sealMember, content)
 	return &contentv1.Content{InternalJson: w.String(), Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Redacted: true}}}
 }
 
@@ -52,6 +50,12 @@ func answered(part *contentv1.Content) (text, signature, content string) {
 	}
 }
 
+// said is the text of reasoning in an answer.
+func said(part *contentv1.Content) string {
+	text, _, _ := answered(part)
+	return text
+}
+
 // returned reads reasoning that a client sends back.
 func (r *reasoningContent) returned() *contentv1.Content {
 	if r.Text == nil {
@@ -74,10 +78,8 @@ func (r *reasoningContent) returned() *contentv1.Content {
 
 func writeReasoning(w *jsonwrite.Writer, text, signature string) {
 	w.BeginObject()
-	w.Key("reasoningContent")
-	w.BeginObject()
-	w.Key("reasoningText")
-	w.BeginObject()
+	w.BeginObjectMember("reasoningContent")
+	w.BeginObjectMember("reasoningText")
 	w.TextMember("text", text)
 	w.TextUnlessEmpty("signature", signature)
 	w.EndObject()
@@ -87,17 +89,13 @@ func writeReasoning(w *jsonwrite.Writer, text, signature string) {
 
 func writeRedacted(w *jsonwrite.Writer, content string) {
 	w.BeginObject()
-	w.Key("reasoningContent")
-	w.BeginObject()
-	w.TextMember("redactedContent", content)
-	w.EndObject()
+	w.TextObjectMember("reasoningContent", "redactedContent", content)
 	w.EndObject()
 }
 
 func writeCall(w *jsonwrite.Writer, call *toolv1.ToolCall) {
 	w.BeginObject()
-	w.Key("toolUse")
-	w.BeginObject()
+	w.BeginObjectMember("toolUse")
 	w.TextMember("toolUseId", call.GetId())
 	w.TextMember("name", call.GetFunction())
 	w.RawMember("input", dialect.ArgumentsOf(call))

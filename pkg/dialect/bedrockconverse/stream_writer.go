@@ -21,26 +21,17 @@ type streamWriter struct {
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
-	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part, and
-	// images counts those that did.
-	text, reasoning strings.Builder
-	sealed          bool
-	images          int
-	calls           map[int32]*sentCall
+	// said is what was already written, images counts the images, and calls are the places of calls by index.
+	said   dialect.Said
+	images int
+	calls  map[int32]int
 	// payload is that of an event. It is used again.
-	payload []byte
-}
-
-// sentCall is a call of which something was sent.
-type sentCall struct {
-	place int
-	// arguments reports whether any of them were sent.
-	arguments bool
+	payload jsonwrite.Writer
 }
 
 // NewStreamWriter implements dialect.Codec. The format has no place for the id and the model of an answer.
 func (Codec) NewStreamWriter(w io.Writer, _ dialect.ResponseMeta) dialect.StreamWriter {
-	return &streamWriter{frames: awsstream.NewWriter(w), calls: map[int32]*sentCall{}}
+	return &streamWriter{frames: awsstream.NewWriter(w), calls: map[int32]int{}}
 }
 
 // eventPing is the type of an event that says nothing. Clients pass over types that they do not know.
@@ -110,50 +101,39 @@ func (s *streamWriter) start() {
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
-	for _, part := range answerParts(m) {
+	for part, rest := range s.said.Rest(answerParts(m), said) {
 		switch {
 		case part.GetText() != nil:
-			text, begun := texts.Of(part.GetText().GetText())
-			if !begun {
+			if !rest.Begun {
 				s.closeBlock() // Each text of an answer is a block of its own.
 			}
-			s.writeText(text)
+			s.writeText(rest.Text)
 		case part.GetImage() != nil && s.images > 0:
 			s.images-- // It is written already.
 		case part.GetImage() != nil:
 			s.writeImage(part.GetImage())
 		case part.GetReasoning() != nil:
-			said, signature, content := answered(part)
-			missing, begun := reasoning.Of(said)
+			_, signature, content := answered(part)
 			switch {
-			case content != "" && !begun:
+			case content != "" && !rest.Begun:
 				s.writePart(part)
 			case content == "":
-				if !begun {
+				if !rest.Begun {
 					s.closeBlock()
 				}
-				s.writeReasoning(missing)
+				s.writeReasoning(rest.Text)
 				s.writeSignature(signature)
 			}
 		}
 	}
-	for i, call := range m.GetToolCalls() {
-		sent := s.calls[int32(i)]
-		piece := &modelv1.ToolCallDelta{Index: int32(i), Arguments: dialect.ArgumentsOf(call)}
-		switch {
-		case sent == nil:
-			piece.Id, piece.Function = call.GetId(), call.GetFunction()
-			s.writeCall(piece)
-		case !sent.arguments:
-			s.writeCall(piece)
-		}
+	for piece := range s.said.RestOfCalls(m.GetToolCalls()) {
+		s.writeCall(piece)
 	}
 }
 
 func (s *streamWriter) writeText(text string) {
 	if text != "" {
-		s.text.WriteString(text)
+		s.said.Text.WriteString(text)
 		s.begin(textBlock, nil)
 		s.delta(s.next-1, func(w *jsonwrite.Writer) { w.TextMember("text", text) })
 	}
@@ -161,7 +141,7 @@ func (s *streamWriter) writeText(text string) {
 
 func (s *streamWriter) writeReasoning(text string) {
 	if text != "" {
-		s.reasoning.WriteString(text)
+		s.said.Reasoning.WriteString(text)
 		s.begin(reasoningBlock, nil)
 		s.reasoningDelta("text", text)
 	}
@@ -178,10 +158,7 @@ func (s *streamWriter) writeSignature(signature string) {
 
 func (s *streamWriter) reasoningDelta(name, value string) {
 	s.delta(s.next-1, func(w *jsonwrite.Writer) {
-		w.Key("reasoningContent")
-		w.BeginObject()
-		w.TextMember(name, value)
-		w.EndObject()
+		w.TextObjectMember("reasoningContent", name, value)
 	})
 }
 
@@ -190,7 +167,7 @@ func (s *streamWriter) writePart(part *contentv1.Content) {
 	if part.GetReasoning() == nil {
 		return
 	}
-	s.sealed = true
+	s.said.Sealed = true
 	said, signature, content := answered(part)
 	if content != "" {
 		s.begin(redactedBlock, nil)
@@ -211,14 +188,10 @@ func (s *streamWriter) writeImage(image *contentv1.Image) {
 		return
 	}
 	s.begin(imageBlock, func(w *jsonwrite.Writer) {
-		w.Key("image")
-		w.BeginObject()
-		w.TextMember("format", format)
-		w.EndObject()
+		w.TextObjectMember("image", "format", format)
 	})
 	s.delta(s.next-1, func(w *jsonwrite.Writer) {
-		w.Key("image")
-		w.BeginObject()
+		w.BeginObjectMember("image")
 		writeSource(w, data)
 		w.EndObject()
 	})
@@ -227,25 +200,18 @@ func (s *streamWriter) writeImage(image *contentv1.Image) {
 
 // writeCall writes a piece of a call. Pieces of a call whose block is closed bear its place all the same.
 func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
-	sent := s.calls[piece.GetIndex()]
-	if sent == nil {
-		sent = &sentCall{place: s.next}
-		s.calls[piece.GetIndex()] = sent
+	s.said.Calls.Add(piece)
+	place, sent := s.calls[piece.GetIndex()]
+	if !sent {
+		place = s.next
+		s.calls[piece.GetIndex()] = place
 		s.begin(callBlock, func(w *jsonwrite.Writer) {
-			w.Key("toolUse")
-			w.BeginObject()
-			w.TextMember("toolUseId", piece.GetId())
-			w.TextMember("name", piece.GetFunction())
-			w.EndObject()
+			w.TextObjectMember("toolUse", "toolUseId", piece.GetId(), "name", piece.GetFunction())
 		})
 	}
 	if piece.GetArguments() != "" {
-		sent.arguments = true
-		s.delta(sent.place, func(w *jsonwrite.Writer) {
-			w.Key("toolUse")
-			w.BeginObject()
-			w.TextMember("input", piece.GetArguments())
-			w.EndObject()
+		s.delta(place, func(w *jsonwrite.Writer) {
+			w.TextObjectMember("toolUse", "input", piece.GetArguments())
 		})
 	}
 }
@@ -263,8 +229,7 @@ func (s *streamWriter) begin(kind blockKind, start func(*jsonwrite.Writer)) {
 		return
 	}
 	_ = s.event(eventBlockStart, func(w *jsonwrite.Writer) {
-		w.Key("start")
-		w.BeginObject()
+		w.BeginObjectMember("start")
 		start(w)
 		w.EndObject()
 		w.IntMember("contentBlockIndex", int64(place))
@@ -273,8 +238,7 @@ func (s *streamWriter) begin(kind blockKind, start func(*jsonwrite.Writer)) {
 
 func (s *streamWriter) delta(place int, member func(*jsonwrite.Writer)) {
 	_ = s.event(eventBlockDelta, func(w *jsonwrite.Writer) {
-		w.Key("delta")
-		w.BeginObject()
+		w.BeginObjectMember("delta")
 		member(w)
 		w.EndObject()
 		w.IntMember("contentBlockIndex", int64(place))
@@ -291,10 +255,9 @@ func (s *streamWriter) closeBlock() {
 
 // event writes an event with these members.
 func (s *streamWriter) event(name string, members func(*jsonwrite.Writer)) error {
-	w := jsonwrite.Append(s.payload[:0], 0)
-	w.BeginObject()
-	members(w)
-	w.EndObject()
-	s.payload = w.Bytes()
-	return s.frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, name, s.payload)
+	s.payload.Reset()
+	s.payload.BeginObject()
+	members(&s.payload)
+	s.payload.EndObject()
+	return s.frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, name, s.payload.Bytes())
 }

@@ -16,8 +16,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, 512)
 	w.BeginObject()
-	w.Key("candidates")
-	w.BeginList()
+	w.BeginListMember("candidates")
 	for i, c := range output.GetChoices() {
 		writeCandidate(w, i, c, nil)
 	}
@@ -39,10 +38,8 @@ func writeMeta(w *jsonwrite.Writer, meta *dialect.ResponseMeta) {
 // writeCandidate writes a choice, or what is missing of it, unless missing is nil.
 func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *missing) {
 	w.BeginObject()
-	w.Key("content")
-	w.BeginObject()
-	w.Key("parts")
-	w.BeginList()
+	w.BeginObjectMember("content")
+	w.BeginListMember("parts")
 	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, missing: missing}
 	parts := chat.Parts(c.GetMessage().GetContent())
 	if chat.Text(c.GetMessage()) == "" && len(t.calls) > 0 && c.GetMessage().GetContent().GetList() == nil {
@@ -78,8 +75,7 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 		return
 	}
 	input := chat.InputTokens(u)
-	w.Key("usageMetadata")
-	w.BeginObject()
+	w.BeginObjectMember("usageMetadata")
 	w.IntMember("promptTokenCount", input)
 	jsonwrite.OptInt(w, "cachedContentTokenCount", u.InputTokensCacheRead)
 	w.IntMember("candidatesTokenCount", max(0, u.GetOutputTokens()-u.GetReasoningTokens()))
@@ -92,20 +88,16 @@ func writeLogprobs(w *jsonwrite.Writer, l *modelv1.Logprobs) {
 	if l == nil {
 		return
 	}
-	w.Key("logprobsResult")
-	w.BeginObject()
-	w.Key("chosenCandidates")
-	w.BeginList()
+	w.BeginObjectMember("logprobsResult")
+	w.BeginListMember("chosenCandidates")
 	for _, p := range l.GetContent() {
 		writeLogprob(w, p.GetToken(), p.GetLogprob())
 	}
 	w.EndList()
-	w.Key("topCandidates")
-	w.BeginList()
+	w.BeginListMember("topCandidates")
 	for _, p := range l.GetContent() {
 		w.BeginObject()
-		w.Key("candidates")
-		w.BeginList()
+		w.BeginListMember("candidates")
 		for _, top := range p.GetTopLogprobs() {
 			writeLogprob(w, top.GetToken(), top.GetLogprob())
 		}

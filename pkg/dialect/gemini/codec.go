@@ -16,7 +16,7 @@ import "github.com/evalfleet/evalfleet/pkg/dialect"
 const Name = "gemini"
 
 // Codec implements dialect.Codec and dialect.TokenCounter.
-type Codec struct{}
+type Codec struct{ dialect.ServerSentEvents }
 
 var (
 	_ dialect.Codec        = Codec{}

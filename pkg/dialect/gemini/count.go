@@ -23,8 +23,7 @@ func (r *Request) AppendCount(dst []byte) ([]byte, error) {
 		e.Body.EndObject()
 		return e.Body.Bytes(), e.err
 	}
-	e.Body.Key("generateContentRequest")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("generateContentRequest")
 	e.Body.TextMember("model", ModelPrefix+r.Model)
 	e.members()
 	e.Body.EndObject()

@@ -39,9 +39,7 @@ func (e *encoder) instruction() {
 func (e *encoder) texts(m *modelv1.ChatMessage) {
 	for _, part := range chat.Parts(m.GetContent()) {
 		if text := part.GetText(); text != nil {
-			e.Body.BeginObject()
-			e.Body.TextMember("text", text.GetText())
-			e.Body.EndObject()
+			e.Body.TextObject("text", text.GetText())
 		}
 	}
 }
@@ -76,14 +74,11 @@ func (e *encoder) contents() {
 func (e *encoder) turn(role string, parts func()) {
 	e.Body.BeginObject()
 	e.Body.TextMember("role", role)
-	e.Body.Key("parts")
-	e.Body.BeginList()
+	e.Body.BeginListMember("parts")
 	before := len(e.Body.Bytes())
 	parts()
 	if len(e.Body.Bytes()) == before {
-		e.Body.BeginObject()
-		e.Body.TextMember("text", noContent)
-		e.Body.EndObject()
+		e.Body.TextObject("text", noContent)
 	}
 	e.Body.EndList()
 	e.Body.EndObject()
@@ -121,11 +116,7 @@ func (e *encoder) userPart(part *contentv1.Content) {
 		e.refuse("media that is not a data URI")
 	}
 	if address := e.Files[media.GetUri()]; address != "" {
-		e.Body.Key("fileData")
-		e.Body.BeginObject()
-		e.Body.TextMember("file_uri", address)
-		e.Body.TextMember("mime_type", mediaType)
-		e.Body.EndObject()
+		e.Body.TextObjectMember("fileData", "file_uri", address, "mime_type", mediaType)
 		return
 	}
 	writeInline(e.Body, "mime_type", mediaType, data)
@@ -138,16 +129,12 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 		member, text = memberError, failure.GetMessage()
 	}
 	e.Body.BeginObject()
-	e.Body.Key("functionResponse")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("functionResponse")
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
 		e.Body.TextMember("id", ids[0])
 	}
 	e.Body.TextMember("name", m.GetFunction())
-	e.Body.Key("response")
-	e.Body.BeginObject()
-	e.Body.TextMember(member, text)
-	e.Body.EndObject()
+	e.Body.TextObjectMember("response", member, text)
 	e.Body.EndObject()
 	e.Body.EndObject()
 	for _, part := range m.GetContent().GetList().GetParts() {

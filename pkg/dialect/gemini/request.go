@@ -149,10 +149,7 @@ func (e *encoder) members() {
 func (e *encoder) safety() {
 	e.Body.BeginList()
 	for _, s := range e.Safety {
-		e.Body.BeginObject()
-		e.Body.TextMember("category", s.Category)
-		e.Body.TextMember("threshold", s.Threshold)
-		e.Body.EndObject()
+		e.Body.TextObject("category", s.Category, "threshold", s.Threshold)
 	}
 	e.Body.EndList()
 }
@@ -175,8 +172,7 @@ func (e *encoder) tools() {
 
 func (e *encoder) functions() {
 	e.Body.BeginObject()
-	e.Body.Key("functionDeclarations")
-	e.Body.BeginList()
+	e.Body.BeginListMember("functionDeclarations")
 	for _, tool := range e.Tools {
 		if !isObject(tool.GetParametersJson()) {
 			e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
@@ -221,8 +217,7 @@ func (e *encoder) choice() {
 		mode = modeValidated
 	}
 	e.Body.BeginObject()
-	e.Body.Key("functionCallingConfig")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("functionCallingConfig")
 	e.Body.TextMember("mode", mode)
 	if name != "" {
 		e.Body.TextList("allowedFunctionNames", []string{name})

@@ -1,10 +1,9 @@
 package gemini
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
@@ -36,7 +35,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		facts.ID = id
 	}
 	var u *usage
-	if json.Unmarshal(found[1].Of(doc), &u) == nil && u != nil {
+	if jsonread.Unmarshal(found[1].Of(doc), &u) == nil && u != nil {
 		facts.Usage = u.message()
 	}
 }

@@ -20,9 +20,7 @@ const anchorMember = "gemini_function_call_id"
 // anchor makes the sealed part of a call.
 func anchor(callID, signature string) *contentv1.Content {
 	var w jsonwrite.Writer
-	w.BeginObject()
-	w.TextMember(anchorMember, callID)
-	w.EndObject()
+	w.TextObject(anchorMember, callID)
 	part := sealed(signature, nil)
 	part.InternalJson = w.String()
 	return part

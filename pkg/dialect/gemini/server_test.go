@@ -240,7 +240,7 @@ func TestReasoningOfOtherVendorsSurvivesAClient(t *testing.T) {
 			"text": chat.Assistant(""), "text and call": chat.Assistant("", chat.Call("c1", "f", `{"a":1}`)), "call": chat.Assistant("", chat.Call("c1", "f", `{"a":1}`)),
 		} {
 			parts := []*contentv1.Content{part}
-			thought := dialect.Readable(part.GetReasoning())
+			thought := dialect.Readable(part)
 			pieces := []*modelv1.GenerateDelta{dialect.ReasoningDelta(thought[:len(thought)/2]), dialect.ReasoningDelta(thought[len(thought)/2:]), dialect.PartDelta(part)}
 			if follows != "call" {
 				parts = append(parts, chat.TextPart("So."))

@@ -2,8 +2,6 @@ package gemini
 
 import (
 	"fmt"
-	"io"
-	"iter"
 	"slices"
 	"strings"
 
@@ -17,11 +15,6 @@ const maxChoices = 1024
 
 // done is the data of a last event, which Google's own server does not send.
 const done = "[DONE]"
-
-// ReadEvents implements dialect.Codec, for streams that were requested with alt=sse.
-func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
-	return dialect.Events(stream)
-}
 
 // NewStreamReader implements dialect.Codec. The response of the reader is an *Answer.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }

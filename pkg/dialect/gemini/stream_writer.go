@@ -3,7 +3,6 @@ package gemini
 import (
 	"cmp"
 	"io"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -12,24 +11,21 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// streamWriter writes an answer as server-sent events, each call with one write:
+// streamWriter writes an answer as server-sent events:
 //
 //	answer (a text or a thought)*, answer (the rest and finishReason of each candidate, and usageMetadata)
 //
 // Calls, which the format has whole, are in the last event: a client takes a candidate with a finish reason to be
 // complete. A signature is on the piece after its thought.
 type streamWriter struct {
-	w       io.Writer
-	err     error
+	*dialect.EventWriter
 	meta    dialect.ResponseMeta
 	written map[int32]*written
-	// data is the data of an event, and frame is the event. Both are used again.
-	data, frame []byte
 }
 
 // written is what was written of a choice.
 type written struct {
-	text, thought strings.Builder
+	dialect.Said
 	// seals is how many sealed parts were written, and seal is one that waits for the next piece.
 	seals int
 	seal  *contentv1.Content
@@ -49,7 +45,7 @@ func (c *written) signature() string {
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, chat.NewID())
-	return &streamWriter{w: w, meta: meta, written: map[int32]*written{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, written: map[int32]*written{}}
 }
 
 // Write implements dialect.StreamWriter.
@@ -58,35 +54,30 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 	text, thought, part := delta.GetText(), delta.GetReasoning() != "", delta.GetPart()
 	sealed := isSealed(part) && !isAnchor(part)
 	if c.seal != nil && (thought || sealed) { // It has no piece to be on.
-		if err := s.piece(delta.GetChoice(), "", false, c.signature()); err != nil {
-			return err
-		}
+		s.piece(delta.GetChoice(), "", false, c.signature())
 	}
 	if thought {
 		text = delta.GetReasoning()
-		c.thought.WriteString(text)
+		c.Reasoning.WriteString(text)
 	} else {
-		c.text.WriteString(text)
+		c.Text.WriteString(text)
 	}
 	if sealed {
 		c.seal = part
 	}
-	if text == "" {
-		return s.err
+	if text != "" {
+		s.piece(delta.GetChoice(), text, thought, c.signature())
 	}
-	return s.piece(delta.GetChoice(), text, thought, c.signature())
+	return s.Flush()
 }
 
 // piece writes an answer of one text.
-func (s *streamWriter) piece(choice int32, text string, thought bool, signature string) error {
-	return s.event(func(w *jsonwrite.Writer) {
-		w.Key("candidates")
-		w.BeginList()
+func (s *streamWriter) piece(choice int32, text string, thought bool, signature string) {
+	s.event(func(w *jsonwrite.Writer) {
+		w.BeginListMember("candidates")
 		w.BeginObject()
-		w.Key("content")
-		w.BeginObject()
-		w.Key("parts")
-		w.BeginList()
+		w.BeginObjectMember("content")
+		w.BeginListMember("parts")
 		w.BeginObject()
 		w.TextMember("text", text)
 		if thought {
@@ -115,46 +106,40 @@ func (s *streamWriter) choice(index int32) *written {
 // Close implements dialect.StreamWriter. An output without choices fails with dialect.ErrNoChoices.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	if len(output.GetChoices()) == 0 {
-		return cmp.Or(s.err, dialect.ErrNoChoices)
+		return cmp.Or(s.Flush(), dialect.ErrNoChoices)
 	}
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
-	return s.event(func(w *jsonwrite.Writer) {
-		w.Key("candidates")
-		w.BeginList()
+	s.event(func(w *jsonwrite.Writer) {
+		w.BeginListMember("candidates")
 		for i, c := range output.GetChoices() {
 			said := s.choice(int32(i))
 			writeCandidate(w, i, c, &missing{
-				text: dialect.Remainder{Said: said.text.String()}, thought: dialect.Remainder{Said: said.thought.String()}, seals: said.seals,
+				text: dialect.Remainder{Said: said.Text.String()}, thought: dialect.Remainder{Said: said.Reasoning.String()}, seals: said.seals,
 			})
 		}
 		w.EndList()
 		writeUsage(w, output.GetUsage())
 	})
+	return s.Flush()
 }
 
 // Ping implements dialect.StreamWriter: it writes an answer without candidates, since not all clients of this vendor
 // read comments.
-func (s *streamWriter) Ping() error { return s.event(func(*jsonwrite.Writer) {}) }
-
-// Fail implements dialect.StreamWriter.
-func (s *streamWriter) Fail(f dialect.Failure) error { return s.send(Codec{}.AppendError(nil, f)) }
-
-// event writes an event with these members.
-func (s *streamWriter) event(members func(*jsonwrite.Writer)) error {
-	w := jsonwrite.Append(s.data[:0], 0)
-	w.BeginObject()
-	members(w)
-	writeMeta(w, &s.meta)
-	w.EndObject()
-	s.data = w.Bytes()
-	return s.send(s.data)
+func (s *streamWriter) Ping() error {
+	s.event(func(*jsonwrite.Writer) {})
+	return s.Flush()
 }
 
-// send writes an event with this data.
-func (s *streamWriter) send(data []byte) error {
-	if s.err == nil {
-		s.frame = dialect.AppendEvent(s.frame[:0], "", data)
-		_, s.err = s.w.Write(s.frame)
-	}
-	return s.err
+// Fail implements dialect.StreamWriter.
+func (s *streamWriter) Fail(f dialect.Failure) error {
+	s.Data("", Codec{}.AppendError(nil, f))
+	return s.Flush()
+}
+
+// event adds an event with these members.
+func (s *streamWriter) event(members func(*jsonwrite.Writer)) {
+	s.Event("", func(w *jsonwrite.Writer) {
+		members(w)
+		writeMeta(w, &s.meta)
+	})
 }

@@ -112,12 +112,12 @@ func (t *turnWriter) reasoning(part *contentv1.Content) {
 		t.thought(r.GetReasoning())
 		return
 	case !isSealed(part):
-		t.thought(dialect.Readable(r))
+		t.thought(dialect.Readable(part))
 		return
 	}
 	t.flush()
 	if t.answer {
-		t.thought(dialect.Readable(r))
+		t.thought(dialect.Readable(part))
 	}
 	if t.missing != nil && t.missing.seals > 0 {
 		t.missing.seals--
@@ -130,8 +130,7 @@ func (t *turnWriter) reasoning(part *contentv1.Content) {
 func (t *turnWriter) call(call *toolv1.ToolCall) {
 	t.left[call.GetId()] = t.left[call.GetId()][1:]
 	t.w.BeginObject()
-	t.w.Key("functionCall")
-	t.w.BeginObject()
+	t.w.BeginObjectMember("functionCall")
 	t.w.TextUnlessEmpty("id", call.GetId())
 	t.w.TextMember("name", call.GetFunction())
 	t.w.RawMember("args", dialect.ArgumentsOf(call))
@@ -171,11 +170,7 @@ func (t *turnWriter) typeMember() string {
 
 // writeInline writes the member that holds media.
 func writeInline(w *jsonwrite.Writer, typeMember, mediaType, data string) {
-	w.Key("inlineData")
-	w.BeginObject()
-	w.TextMember(typeMember, mediaType)
-	w.TextMember("data", data)
-	w.EndObject()
+	w.TextObjectMember("inlineData", typeMember, mediaType, "data", data)
 }
 
 const (
@@ -188,11 +183,7 @@ const (
 // execution writes code that the server ran, and what came of it.
 func (t *turnWriter) execution(use *contentv1.ToolUse, hasResult bool) {
 	t.w.BeginObject()
-	t.w.Key("executableCode")
-	t.w.BeginObject()
-	t.w.TextMember("language", languagePython)
-	t.w.TextMember("code", use.GetArguments())
-	t.w.EndObject()
+	t.w.TextObjectMember("executableCode", "language", languagePython, "code", use.GetArguments())
 	t.end()
 	if !hasResult {
 		return
@@ -202,10 +193,6 @@ func (t *turnWriter) execution(use *contentv1.ToolUse, hasResult bool) {
 		outcome, output = outcomeFailed, use.GetError()
 	}
 	t.w.BeginObject()
-	t.w.Key("codeExecutionResult")
-	t.w.BeginObject()
-	t.w.TextMember("outcome", outcome)
-	t.w.TextMember("output", output)
-	t.w.EndObject()
+	t.w.TextObjectMember("codeExecutionResult", "outcome", outcome, "output", output)
 	t.w.EndObject()
 }

@@ -69,7 +69,7 @@ func (t *turnReader) restored(p *part) bool {
 	if whole == nil || p.Call != nil && isAnchor(whole) {
 		return false
 	}
-	end, said := len(t.parts), dialect.Readable(whole.GetReasoning())
+	end, said := len(t.parts), dialect.Readable(whole)
 	for ; end > 0; end-- {
 		r := t.parts[end-1].GetReasoning()
 		if r == nil || r.GetRedacted() || !strings.HasSuffix(said, r.GetReasoning()) {

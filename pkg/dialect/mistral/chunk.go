@@ -12,18 +12,14 @@ import (
 
 // WriteText writes a text as a chunk.
 func WriteText(w *jsonwrite.Writer, text string) {
-	w.BeginObject()
-	w.TextMember("type", chunkText)
-	w.TextMember("text", text)
-	w.EndObject()
+	w.TextObject("type", chunkText, "text", text)
 }
 
 // WriteThinking writes reasoning as a chunk.
 func WriteThinking(w *jsonwrite.Writer, thought string) {
 	w.BeginObject()
 	w.TextMember("type", chunkThinking)
-	w.Key("thinking")
-	w.BeginList()
+	w.BeginListMember("thinking")
 	WriteText(w, thought)
 	w.EndList()
 	w.EndObject()
@@ -37,21 +33,13 @@ func WriteImage(w *jsonwrite.Writer, image *contentv1.Image) {
 	}
 	w.BeginObject()
 	w.TextMember("type", chunkImage)
-	w.Key("image_url")
-	w.BeginObject()
-	w.TextMember("url", image.GetMedia().GetUri())
-	w.TextMember("detail", cmp.Or(enum.Word(detail), "auto"))
-	w.EndObject()
+	w.TextObjectMember("image_url", "url", image.GetMedia().GetUri(), "detail", cmp.Or(enum.Word(detail), "auto"))
 	w.EndObject()
 }
 
 // WriteDocument writes a document as a chunk.
 func WriteDocument(w *jsonwrite.Writer, document *contentv1.Document) {
-	w.BeginObject()
-	w.TextMember("type", chunkDocument)
-	w.TextMember("document_url", document.GetMedia().GetUri())
-	w.TextMember("document_name", document.GetFilename())
-	w.EndObject()
+	w.TextObject("type", chunkDocument, "document_url", document.GetMedia().GetUri(), "document_name", document.GetFilename())
 }
 
 // WriteReferences writes those sources of a text that have an address, as chunks.
@@ -97,7 +85,7 @@ func WriteAnswer(w *jsonwrite.Writer, part *contentv1.Content) {
 	case *contentv1.Content_Text:
 		WriteText(w, p.Text.GetText())
 	case *contentv1.Content_Reasoning:
-		if thought := Readable(p.Reasoning); thought != "" {
+		if thought := Readable(part); thought != "" {
 			WriteThinking(w, thought)
 		}
 	case *contentv1.Content_Image:
@@ -106,7 +94,8 @@ func WriteAnswer(w *jsonwrite.Writer, part *contentv1.Content) {
 }
 
 // Readable is the readable text of reasoning.
-func Readable(r *contentv1.Reasoning) string {
+func Readable(part *contentv1.Content) string {
+	r := part.GetReasoning()
 	if r.GetRedacted() {
 		return r.GetSummary()
 	}

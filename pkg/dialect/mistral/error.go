@@ -101,20 +101,11 @@ func (Errors) AppendError(dst []byte, f dialect.Failure) []byte {
 	w.TextMember("object", ObjectError)
 	w.TextMember("message", f.Message)
 	w.TextMember("type", known.kind)
-	textOrNull(w, "param", f.Param)
-	textOrNull(w, "code", known.code)
+	w.TextOrNull("param", f.Param)
+	w.TextOrNull("code", known.code)
 	w.IntMember("raw_status_code", int64(f.Status))
 	w.EndObject()
 	return w.Bytes()
-}
-
-func textOrNull(w *jsonwrite.Writer, name, text string) {
-	w.Key(name)
-	if text == "" {
-		w.Null()
-	} else {
-		w.Text(text)
-	}
 }
 
 // tooLong are the words of a full context, in lower case.

@@ -49,8 +49,7 @@ func WriteUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	w.IntMember("completion_tokens", u.GetOutputTokens())
 	w.IntMember("total_tokens", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
 	if u != nil && u.InputTokensCacheRead != nil {
-		w.Key("prompt_tokens_details")
-		w.BeginObject()
+		w.BeginObjectMember("prompt_tokens_details")
 		w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
 		w.EndObject()
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -16,9 +17,9 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
-	begin(w, &meta, output, "chat.completion")
-	w.Key("choices")
-	w.BeginList()
+	w.BeginObject()
+	openai.WriteHead(w, &meta, output, "chat.completion")
+	w.BeginListMember("choices")
 	for i, c := range output.GetChoices() {
 		w.BeginObject()
 		w.IntMember("index", int64(i))
@@ -32,15 +33,6 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	mistral.WriteUsage(w, output.GetUsage())
 	w.EndObject()
 	return w.Bytes(), nil
-}
-
-// begin opens an answer or a chunk.
-func begin(w *jsonwrite.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
-	w.BeginObject()
-	w.TextMember("id", m.ID)
-	w.TextMember("object", object)
-	w.IntMember("created", m.Created)
-	w.TextMember("model", cmp.Or(m.Model, output.GetModel()))
 }
 
 func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
@@ -57,8 +49,7 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 		w.EndList()
 	}
 	if calls := m.GetToolCalls(); len(calls) > 0 {
-		w.Key("tool_calls")
-		w.BeginList()
+		w.BeginListMember("tool_calls")
 		for i, call := range calls {
 			writeCall(w, i, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call))
 		}

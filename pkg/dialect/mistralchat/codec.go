@@ -27,7 +27,10 @@ const idPrefix = "cmpl-"
 func newID() string { return idPrefix + chat.NewID() }
 
 // Codec implements dialect.Codec. The format has no way to count tokens.
-type Codec struct{ mistral.Errors }
+type Codec struct {
+	dialect.ServerSentEvents
+	mistral.Errors
+}
 
 var _ dialect.Codec = Codec{}
 

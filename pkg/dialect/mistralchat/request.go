@@ -181,8 +181,7 @@ func (e *encoder) calls(m *modelv1.ChatMessage) {
 	if len(m.GetToolCalls()) == 0 {
 		return
 	}
-	e.Body.Key("tool_calls")
-	e.Body.BeginList()
+	e.Body.BeginListMember("tool_calls")
 	for _, call := range m.GetToolCalls() {
 		writeCall(e.Body, 0, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call))
 	}
@@ -194,11 +193,7 @@ func writeCall(w *jsonwrite.Writer, index int, id, name, arguments string) {
 	w.BeginObject()
 	w.TextUnlessEmpty("id", id)
 	w.TextMember("type", "function")
-	w.Key("function")
-	w.BeginObject()
-	w.TextMember("name", name)
-	w.TextMember("arguments", arguments)
-	w.EndObject()
+	w.TextObjectMember("function", "name", name, "arguments", arguments)
 	w.IntMember("index", int64(index))
 	w.EndObject()
 }

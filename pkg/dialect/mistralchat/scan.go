@@ -1,12 +1,11 @@
 package mistralchat
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // ScanUsage implements dialect.Codec.
@@ -17,7 +16,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	}
 	openai.ScanCompletion(doc, facts, func(raw []byte) *modelv1.ModelUsage {
 		var u *mistral.Usage
-		if json.Unmarshal(raw, &u) != nil {
+		if jsonread.Unmarshal(raw, &u) != nil {
 			return nil
 		}
 		return u.Message()

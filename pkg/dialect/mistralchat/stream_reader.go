@@ -2,8 +2,6 @@ package mistralchat
 
 import (
 	"fmt"
-	"io"
-	"iter"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -18,11 +16,6 @@ const done = "[DONE]"
 
 // maxChoices bounds the choices of one answer: a server sends their indices.
 const maxChoices = 1024
-
-// ReadEvents implements dialect.Codec.
-func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
-	return dialect.Events(stream)
-}
 
 // NewStreamReader implements dialect.Codec.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }

@@ -3,12 +3,11 @@ package mistralchat
 import (
 	"cmp"
 	"io"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
-	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -17,24 +16,15 @@ import (
 //
 //	chunk (role, then pieces)*, chunk (finish_reason, and in the last one usage) per choice, [DONE]
 type streamWriter struct {
-	w       io.Writer
-	err     error
+	*dialect.EventWriter
 	meta    dialect.ResponseMeta
-	choices map[int32]*written
-	// events are ready to be sent; data is the last one's data. Both are used again.
-	events, data []byte
-}
-
-// written is the written part of a choice.
-type written struct {
-	text, reasoning strings.Builder
-	calls           dialect.CallRemainder
+	choices map[int32]*dialect.Said
 }
 
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID())
-	return &streamWriter{w: w, meta: meta, choices: map[int32]*written{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, choices: map[int32]*dialect.Said{}}
 }
 
 // Write implements dialect.StreamWriter.
@@ -42,31 +32,22 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 	c := s.choice(delta.GetChoice())
 	switch piece := delta.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
-		c.text.WriteString(piece.Text)
+		c.Text.WriteString(piece.Text)
 		s.text(delta.GetChoice(), piece.Text)
 	case *modelv1.GenerateDelta_Reasoning:
-		c.reasoning.WriteString(piece.Reasoning)
+		c.Reasoning.WriteString(piece.Reasoning)
 		s.reasoning(delta.GetChoice(), piece.Reasoning)
 	case *modelv1.GenerateDelta_ToolCall:
-		c.calls.Add(piece.ToolCall)
+		c.Calls.Add(piece.ToolCall)
 		s.call(delta.GetChoice(), piece.ToolCall)
 	}
-	return s.send()
-}
-
-// send writes the events that are ready.
-func (s *streamWriter) send() error {
-	if s.err == nil {
-		_, s.err = s.w.Write(s.events)
-	}
-	s.events = s.events[:0]
-	return s.err
+	return s.Flush()
 }
 
 // Close implements dialect.StreamWriter. An output without choices fails with dialect.ErrNoChoices.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	if len(output.GetChoices()) == 0 {
-		return cmp.Or(s.err, dialect.ErrNoChoices)
+		return cmp.Or(s.Flush(), dialect.ErrNoChoices)
 	}
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
 	last := len(output.GetChoices()) - 1
@@ -80,52 +61,40 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 			}
 		})
 	}
-	s.event([]byte(done))
-	return s.send()
-}
-
-// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
-func (s *streamWriter) Ping() error {
-	s.events = append(s.events, ": waiting\n\n"...)
-	return s.send()
+	s.Data("", []byte(done))
+	return s.Flush()
 }
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	s.event(Codec{}.AppendError(nil, f))
-	return s.send()
+	s.Data("", Codec{}.AppendError(nil, f))
+	return s.Flush()
 }
 
 // rest writes the part of a choice that its pieces did not contain.
 func (s *streamWriter) rest(index int32, m *modelv1.ChatMessage) {
 	c := s.choice(index)
-	texts, reasoning := dialect.Remainder{Said: c.text.String()}, dialect.Remainder{Said: c.reasoning.String()}
-	for _, part := range chat.Parts(m.GetContent()) {
-		switch p := part.GetPart().(type) {
-		case *contentv1.Content_Text:
-			if rest, _ := texts.Of(p.Text.GetText()); rest != "" {
-				s.text(index, rest)
-			}
-		case *contentv1.Content_Reasoning:
-			if rest, _ := reasoning.Of(mistral.Readable(p.Reasoning)); rest != "" {
-				s.reasoning(index, rest)
-			}
-		case *contentv1.Content_Image:
+	for part, rest := range c.Rest(chat.Parts(m.GetContent()), mistral.Readable) {
+		switch {
+		case part.GetImage() != nil:
 			s.content(index, func(w *jsonwrite.Writer) { mistral.WriteAnswer(w, part) })
+		case rest.Text == "":
+		case part.GetText() != nil:
+			s.text(index, rest.Text)
+		default:
+			s.reasoning(index, rest.Text)
 		}
 	}
-	for i, call := range m.GetToolCalls() {
-		if missing := c.calls.Of(int32(i), call); missing != nil {
-			s.call(index, missing)
-		}
+	for missing := range c.RestOfCalls(m.GetToolCalls()) {
+		s.call(index, missing)
 	}
 }
 
 // choice returns the written part of a choice, and opens the choice if nothing has been written.
-func (s *streamWriter) choice(index int32) *written {
+func (s *streamWriter) choice(index int32) *dialect.Said {
 	c, open := s.choices[index]
 	if !open {
-		c = &written{}
+		c = &dialect.Said{}
 		s.choices[index] = c
 		s.piece(index, func(w *jsonwrite.Writer) {
 			w.TextMember("role", "assistant")
@@ -146,8 +115,7 @@ func (s *streamWriter) reasoning(index int32, thought string) {
 // content writes a chunk with chunks of content.
 func (s *streamWriter) content(index int32, chunks func(*jsonwrite.Writer)) {
 	s.piece(index, func(w *jsonwrite.Writer) {
-		w.Key("content")
-		w.BeginList()
+		w.BeginListMember("content")
 		chunks(w)
 		w.EndList()
 	})
@@ -155,8 +123,7 @@ func (s *streamWriter) content(index int32, chunks func(*jsonwrite.Writer)) {
 
 func (s *streamWriter) call(index int32, piece *modelv1.ToolCallDelta) {
 	s.piece(index, func(w *jsonwrite.Writer) {
-		w.Key("tool_calls")
-		w.BeginList()
+		w.BeginListMember("tool_calls")
 		writeCall(w, int(piece.GetIndex()), piece.GetId(), piece.GetFunction(), piece.GetArguments())
 		w.EndList()
 	})
@@ -169,29 +136,17 @@ func (s *streamWriter) piece(index int32, delta func(*jsonwrite.Writer)) {
 
 // chunk writes an event that is a chunk about a choice, whose finish reason may be empty.
 func (s *streamWriter) chunk(index int32, finish string, delta, more func(*jsonwrite.Writer)) {
-	w := jsonwrite.Append(s.data[:0], 0)
-	begin(w, &s.meta, nil, "chat.completion.chunk")
-	w.Key("choices")
-	w.BeginList()
-	w.BeginObject()
-	w.IntMember("index", int64(index))
-	w.Key("delta")
-	w.BeginObject()
-	delta(w)
-	w.EndObject()
-	w.Key("finish_reason")
-	if finish == "" {
-		w.Null()
-	} else {
-		w.Text(finish)
-	}
-	w.EndObject()
-	w.EndList()
-	more(w)
-	w.EndObject()
-	s.data = w.Bytes()
-	s.event(s.data)
+	s.Event("", func(w *jsonwrite.Writer) {
+		openai.WriteHead(w, &s.meta, nil, "chat.completion.chunk")
+		w.BeginListMember("choices")
+		w.BeginObject()
+		w.IntMember("index", int64(index))
+		w.BeginObjectMember("delta")
+		delta(w)
+		w.EndObject()
+		w.TextOrNull("finish_reason", finish)
+		w.EndObject()
+		w.EndList()
+		more(w)
+	})
 }
-
-// event formats an event.
-func (s *streamWriter) event(data []byte) { s.events = dialect.AppendEvent(s.events, "", data) }

@@ -32,7 +32,10 @@ const (
 func newID(prefix string) string { return prefix + chat.NewID() }
 
 // Codec implements dialect.Codec. The format has no way to count tokens.
-type Codec struct{ mistral.Errors }
+type Codec struct {
+	dialect.ServerSentEvents
+	mistral.Errors
+}
 
 var _ dialect.Codec = Codec{}
 

@@ -113,9 +113,7 @@ func (e *encoder) tools(offered []*toolv1.ToolInfo) {
 	e.Body.BeginList()
 	for _, tool := range offered {
 		if native := e.Native[tool.GetName()]; native != "" {
-			e.Body.BeginObject()
-			e.Body.TextMember("type", native)
-			e.Body.EndObject()
+			e.Body.TextObject("type", native)
 		} else {
 			openai.WriteFunction(e.Body, tool, nil, nil)
 		}
@@ -173,8 +171,7 @@ func (e *encoder) inputs() (err error) {
 func (e *encoder) prompt(m *modelv1.ChatMessage) error {
 	begin(e.Body, typeInput)
 	e.Body.TextMember("role", "user")
-	e.Body.Key("content")
-	e.Body.BeginList()
+	e.Body.BeginListMember("content")
 	var err error
 	if list := m.GetContent().GetList(); list == nil {
 		mistral.WriteText(e.Body, m.GetContent().GetText())

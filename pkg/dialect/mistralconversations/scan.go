@@ -1,11 +1,10 @@
 package mistralconversations
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
@@ -37,7 +36,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		facts.StopReason = modelv1.StopReason_STOP_REASON_STOP
 	}
 	var u *mistral.Usage
-	if json.Unmarshal(found[3].Of(doc), &u) == nil && u != nil {
+	if jsonread.Unmarshal(found[3].Of(doc), &u) == nil && u != nil {
 		facts.Usage = u.Message()
 	}
 }

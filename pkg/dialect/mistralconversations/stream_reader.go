@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -29,11 +27,6 @@ const (
 
 // maxEntries bounds the entries of one answer.
 const maxEntries = 4096
-
-// ReadEvents implements dialect.Codec.
-func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
-	return dialect.Events(stream)
-}
 
 // NewStreamReader implements dialect.Codec.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }

@@ -3,7 +3,6 @@ package mistralconversations
 import (
 	"cmp"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -13,25 +12,22 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// streamWriter writes an answer for a client as it arrives, each event with one write:
+// streamWriter writes an answer for a client as it arrives:
 //
 //	started (message delta | call delta | tool started, tool done)* done
 type streamWriter struct {
-	w       io.Writer
+	*dialect.EventWriter
 	meta    dialect.ResponseMeta
 	started bool
-	err     error
 	// entries counts the entries.
 	entries int
 	// open is the message that grows; nil if there is none.
 	open *openMessage
 	// calls are the calls by index.
 	calls map[int32]*openCall
-	// What was already written, so that Close adds only the rest.
-	text, reasoning strings.Builder
-	parts           int
-	// data is the data of an event, and frame is the event. Both are used again.
-	data, frame []byte
+	// said is what was already written, and parts counts the parts that have no pieces.
+	said  dialect.Said
+	parts int
 }
 
 // openMessage is a message that grows.
@@ -63,7 +59,7 @@ type openCall struct {
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{w: w, meta: meta, calls: map[int32]*openCall{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]*openCall{}}
 }
 
 // start writes the first event, once.
@@ -78,15 +74,15 @@ func (s *streamWriter) start() {
 // Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format has but one.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	if d.GetChoice() != 0 {
-		return s.err
+		return s.Flush()
 	}
 	s.start()
 	switch piece := d.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
-		s.text.WriteString(piece.Text)
+		s.said.Text.WriteString(piece.Text)
 		s.grow(text, false, piece.Text)
 	case *modelv1.GenerateDelta_Reasoning:
-		s.reasoning.WriteString(piece.Reasoning)
+		s.said.Reasoning.WriteString(piece.Reasoning)
 		s.grow(thought, false, piece.Reasoning)
 	case *modelv1.GenerateDelta_ToolCall:
 		s.growCall(piece.ToolCall)
@@ -96,7 +92,7 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 			s.part(piece.Part)
 		}
 	}
-	return s.err
+	return s.Flush()
 }
 
 // isWhole reports whether a part has no pieces.
@@ -115,39 +111,28 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		w.Key("usage")
 		mistral.WriteUsage(w, output.GetUsage())
 	})
-	return s.err
-}
-
-// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
-func (s *streamWriter) Ping() error {
-	s.send([]byte(": waiting\n\n"))
-	return s.err
+	return s.Flush()
 }
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	s.data = appendFailure(s.data[:0], f)
-	s.frame = dialect.AppendEvent(s.frame[:0], eventError, s.data)
-	s.send(s.frame)
-	return s.err
+	s.Data(eventError, appendFailure(nil, f))
+	return s.Flush()
 }
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String()}
-	for _, part := range answered(m) {
+	for part, rest := range s.said.Rest(answered(m), mistral.Readable) {
 		switch p := part.GetPart().(type) {
 		case *contentv1.Content_Text:
-			missing, begun := texts.Of(p.Text.GetText())
-			s.grow(text, !begun, missing)
+			s.grow(text, !rest.Begun, rest.Text)
 			for _, citation := range p.Text.GetCitations() {
 				if citation.GetUrl() != "" {
 					s.chunk(other, true, func(w *jsonwrite.Writer) { mistral.WriteReference(w, citation) })
 				}
 			}
 		case *contentv1.Content_Reasoning:
-			missing, begun := reasoning.Of(mistral.Readable(p.Reasoning))
-			s.grow(thought, !begun, missing)
+			s.grow(thought, !rest.Begun, rest.Text)
 		default:
 			if s.parts > 0 {
 				s.parts-- // It is written already.
@@ -248,23 +233,13 @@ func (s *streamWriter) piece(name, id string, place int, members func(*jsonwrite
 	})
 }
 
-// event writes an event with these members.
+// event adds an event with these members.
 func (s *streamWriter) event(name string, members func(*jsonwrite.Writer)) {
-	w := jsonwrite.Append(s.data[:0], 0)
-	w.BeginObject()
-	w.TextMember("type", name)
-	if s.meta.Created != 0 {
-		w.TextMember("created_at", time.Unix(s.meta.Created, 0).UTC().Format(time.RFC3339))
-	}
-	members(w)
-	w.EndObject()
-	s.data = w.Bytes()
-	s.frame = dialect.AppendEvent(s.frame[:0], name, s.data)
-	s.send(s.frame)
-}
-
-func (s *streamWriter) send(frame []byte) {
-	if s.err == nil {
-		_, s.err = s.w.Write(frame)
-	}
+	s.Event(name, func(w *jsonwrite.Writer) {
+		w.TextMember("type", name)
+		if s.meta.Created != 0 {
+			w.TextMember("created_at", time.Unix(s.meta.Created, 0).UTC().Format(time.RFC3339))
+		}
+		members(w)
+	})
 }

@@ -102,25 +102,14 @@ func (Errors) AppendError(dst []byte, f dialect.Failure) []byte {
 	}
 	w := jsonwrite.Append(dst, 128+len(f.Message))
 	w.BeginObject()
-	w.Key("error")
-	w.BeginObject()
+	w.BeginObjectMember("error")
 	w.TextMember("message", f.Message)
 	w.TextMember("type", known.kind)
-	textOrNull(w, "param", f.Param)
-	textOrNull(w, "code", known.code)
+	w.TextOrNull("param", f.Param)
+	w.TextOrNull("code", known.code)
 	w.EndObject()
 	w.EndObject()
 	return w.Bytes()
-}
-
-// textOrNull writes a member that is null if the text is empty.
-func textOrNull(w *jsonwrite.Writer, name, text string) {
-	w.Key(name)
-	if text == "" {
-		w.Null()
-	} else {
-		w.Text(text)
-	}
 }
 
 const (

@@ -48,8 +48,7 @@ func ReadFunctions(functions []Function) ([]*toolv1.ToolInfo, error) {
 func WriteFunction(w *jsonwrite.Writer, tool *toolv1.ToolInfo, strict *bool, more func()) {
 	w.BeginObject()
 	w.TextMember("type", typeFunction)
-	w.Key("function")
-	w.BeginObject()
+	w.BeginObjectMember("function")
 	w.TextMember("name", tool.GetName())
 	w.TextMember("description", tool.GetDescription())
 	w.RawUnlessEmpty("parameters", tool.GetParametersJson())
@@ -102,9 +101,6 @@ func WriteChoice(w *jsonwrite.Writer, choice *toolv1.ToolChoice, required string
 	}
 	w.BeginObject()
 	w.TextMember("type", typeFunction)
-	w.Key("function")
-	w.BeginObject()
-	w.TextMember("name", name)
-	w.EndObject()
+	w.TextObjectMember("function", "name", name)
 	w.EndObject()
 }

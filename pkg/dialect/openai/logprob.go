@@ -28,8 +28,7 @@ func WriteLogprobs(w *jsonwrite.Writer, all []*modelv1.Logprob) {
 	for _, p := range all {
 		w.BeginObject()
 		writeLogprob(w, p.GetToken(), p.GetLogprob(), p.GetBytes())
-		w.Key("top_logprobs")
-		w.BeginList()
+		w.BeginListMember("top_logprobs")
 		for _, top := range p.GetTopLogprobs() {
 			w.BeginObject()
 			writeLogprob(w, top.GetToken(), top.GetLogprob(), top.GetBytes())

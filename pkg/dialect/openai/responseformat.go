@@ -45,8 +45,7 @@ func ReadResponseSchema(f *ResponseFormat, param string) (*modelv1.ResponseSchem
 func WriteResponseSchema(w *jsonwrite.Writer, schema *modelv1.ResponseSchema) {
 	w.BeginObject()
 	w.TextMember("type", "json_schema")
-	w.Key("json_schema")
-	w.BeginObject()
+	w.BeginObjectMember("json_schema")
 	w.TextMember("name", schema.GetName())
 	w.OptText("description", schema.Description)
 	w.RawUnlessEmpty("schema", schema.GetJsonSchema())

@@ -20,9 +20,9 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
-	begin(w, &meta, output, "chat.completion")
-	w.Key("choices")
-	w.BeginList()
+	w.BeginObject()
+	openai.WriteHead(w, &meta, output, "chat.completion")
+	w.BeginListMember("choices")
 	for i, c := range output.GetChoices() {
 		w.BeginObject()
 		w.IntMember("index", int64(i))
@@ -43,15 +43,6 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 
 // newID makes an id in the form of the vendor's.
 func newID() string { return idPrefix + chat.NewID() }
-
-// begin opens an answer or a chunk.
-func begin(w *jsonwrite.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
-	w.BeginObject()
-	w.TextMember("id", m.ID)
-	w.TextMember("object", object)
-	w.IntMember("created", m.Created)
-	w.TextMember("model", cmp.Or(m.Model, output.GetModel()))
-}
 
 // said is the content of a message, by the format's places for it.
 type said struct {
@@ -99,26 +90,16 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	} else {
 		w.Text(s.text)
 	}
-	w.Key("refusal")
-	if s.refusal == "" {
-		w.Null()
-	} else {
-		w.Text(s.refusal)
-	}
+	w.TextOrNull("refusal", s.refusal)
 	w.TextUnlessEmpty(memberReasoningContent, s.reasoning)
 	writeDetails(w, s.parts)
 	if len(s.calls) > 0 {
-		w.Key("tool_calls")
-		w.BeginList()
+		w.BeginListMember("tool_calls")
 		for _, call := range s.calls {
 			w.BeginObject()
 			w.TextMember("id", call.GetId())
 			w.TextMember("type", "function")
-			w.Key("function")
-			w.BeginObject()
-			w.TextMember("name", call.GetFunction())
-			w.TextMember("arguments", dialect.ArgumentsOf(call))
-			w.EndObject()
+			w.TextObjectMember("function", "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 			w.EndObject()
 		}
 		w.EndList()
@@ -145,15 +126,13 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	w.IntMember("completion_tokens", u.GetOutputTokens())
 	w.IntMember("total_tokens", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
 	if u.InputTokensCacheRead != nil || u.InputTokensCacheWrite != nil {
-		w.Key("prompt_tokens_details")
-		w.BeginObject()
+		w.BeginObjectMember("prompt_tokens_details")
 		w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
 		jsonwrite.OptInt(w, "cache_write_tokens", u.InputTokensCacheWrite)
 		w.EndObject()
 	}
 	if u.ReasoningTokens != nil {
-		w.Key("completion_tokens_details")
-		w.BeginObject()
+		w.BeginObjectMember("completion_tokens_details")
 		w.IntMember("reasoning_tokens", u.GetReasoningTokens())
 		w.EndObject()
 	}

@@ -18,7 +18,10 @@ const Name = "openai-chat"
 const idPrefix = "chatcmpl-"
 
 // Codec implements dialect.Codec. The format has no way to count tokens.
-type Codec struct{ openai.Errors }
+type Codec struct {
+	dialect.ServerSentEvents
+	openai.Errors
+}
 
 var _ dialect.Codec = Codec{}
 

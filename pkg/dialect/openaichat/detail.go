@@ -70,8 +70,7 @@ func writeDetails(w *jsonwrite.Writer, parts []*contentv1.Content) {
 	if plain {
 		return
 	}
-	w.Key("reasoning_details")
-	w.BeginList()
+	w.BeginListMember("reasoning_details")
 	for _, part := range reasoning {
 		writeDetail(w, part)
 	}

@@ -56,8 +56,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 		}
 		e.Body.TextMember("role", role)
 		if i == e.ephemeral.system {
-			e.Body.Key("content")
-			e.Body.BeginList()
+			e.Body.BeginListMember("content")
 			e.Body.BeginObject()
 			e.Body.TextMember("type", "text")
 			e.Body.TextMember("text", chat.Text(m))
@@ -125,29 +124,17 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 			detail = contentv1.ImageDetail_IMAGE_DETAIL_HIGH
 		}
 		e.Body.TextMember("type", "image_url")
-		e.Body.Key("image_url")
-		e.Body.BeginObject()
-		e.Body.TextMember("url", p.Image.GetMedia().GetUri())
-		e.Body.TextMember("detail", enum.Word(detail))
-		e.Body.EndObject()
+		e.Body.TextObjectMember("image_url", "url", p.Image.GetMedia().GetUri(), "detail", enum.Word(detail))
 	case *contentv1.Content_Audio:
 		_, data, inline := dialect.SplitDataURI(p.Audio.GetMedia().GetUri())
 		if !inline {
 			return unsupported("messages", "audio that is not a data URI")
 		}
 		e.Body.TextMember("type", "input_audio")
-		e.Body.Key("input_audio")
-		e.Body.BeginObject()
-		e.Body.TextMember("data", data)
-		e.Body.TextMember("format", enum.Word(p.Audio.GetFormat()))
-		e.Body.EndObject()
+		e.Body.TextObjectMember("input_audio", "data", data, "format", enum.Word(p.Audio.GetFormat()))
 	case *contentv1.Content_Document:
 		e.Body.TextMember("type", "file")
-		e.Body.Key("file")
-		e.Body.BeginObject()
-		e.Body.TextMember("file_data", p.Document.GetMedia().GetUri())
-		e.Body.TextMember("filename", p.Document.GetFilename())
-		e.Body.EndObject()
+		e.Body.TextObjectMember("file", "file_data", p.Document.GetMedia().GetUri(), "filename", p.Document.GetFilename())
 	case *contentv1.Content_Video:
 		return unsupported("messages", "video")
 	default:
@@ -258,8 +245,7 @@ func (e *encoder) calls(calls []*toolv1.ToolCall) {
 	if len(calls) == 0 && !e.EmptyCalls {
 		return
 	}
-	e.Body.Key("tool_calls")
-	e.Body.BeginList()
+	e.Body.BeginListMember("tool_calls")
 	for _, call := range calls {
 		arguments := call.GetArgumentsJson()
 		if arguments == "" {
@@ -268,11 +254,7 @@ func (e *encoder) calls(calls []*toolv1.ToolCall) {
 		e.Body.BeginObject()
 		e.Body.TextMember("id", call.GetId())
 		e.Body.TextMember("type", "function")
-		e.Body.Key("function")
-		e.Body.BeginObject()
-		e.Body.TextMember("name", call.GetFunction())
-		e.Body.TextMember("arguments", arguments)
-		e.Body.EndObject()
+		e.Body.TextObjectMember("function", "name", call.GetFunction(), "arguments", arguments)
 		e.Body.EndObject()
 	}
 	e.Body.EndList()

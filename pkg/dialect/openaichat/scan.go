@@ -1,11 +1,10 @@
 package openaichat
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // ScanUsage implements dialect.Codec.
@@ -16,7 +15,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	}
 	openai.ScanCompletion(doc, facts, func(raw []byte) *modelv1.ModelUsage {
 		var u *usage
-		if json.Unmarshal(raw, &u) != nil {
+		if jsonread.Unmarshal(raw, &u) != nil {
 			return nil
 		}
 		return u.message()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -14,24 +15,15 @@ import (
 //
 //	chunk (role, then pieces)*, chunk (finish_reason) per choice, [chunk (usage)], [DONE]
 type streamWriter struct {
-	w       io.Writer
-	err     error
+	*dialect.EventWriter
 	meta    dialect.ResponseMeta
-	choices map[int32]*streamed
-	// events are ready to be sent; data is the last one's data. Both are used again.
-	events, data []byte
-}
-
-// streamed is the written part of a choice.
-type streamed struct {
-	text, reasoning strings.Builder
-	calls           dialect.CallRemainder
+	choices map[int32]*dialect.Said
 }
 
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID())
-	return &streamWriter{w: w, meta: meta, choices: map[int32]*streamed{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, choices: map[int32]*dialect.Said{}}
 }
 
 // Write implements dialect.StreamWriter.
@@ -39,25 +31,16 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 	c := s.choice(delta.GetChoice())
 	switch piece := delta.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
-		c.text.WriteString(piece.Text)
+		c.Text.WriteString(piece.Text)
 		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { w.TextMember("content", piece.Text) })
 	case *modelv1.GenerateDelta_Reasoning:
-		c.reasoning.WriteString(piece.Reasoning)
+		c.Reasoning.WriteString(piece.Reasoning)
 		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
 	case *modelv1.GenerateDelta_ToolCall:
-		c.calls.Add(piece.ToolCall)
+		c.Calls.Add(piece.ToolCall)
 		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { writeCallDelta(w, piece.ToolCall) })
 	}
-	return s.send()
-}
-
-// send writes the events that are ready.
-func (s *streamWriter) send() error {
-	if s.err == nil {
-		_, s.err = s.w.Write(s.events)
-	}
-	s.events = s.events[:0]
-	return s.err
+	return s.Flush()
 }
 
 // Close implements dialect.StreamWriter. An output without choices fails with dialect.ErrNoChoices.
@@ -70,8 +53,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	}
 	if s.meta.IncludeUsage {
 		s.chunk(output, func(w *jsonwrite.Writer) {
-			w.Key("choices")
-			w.BeginList()
+			w.BeginListMember("choices")
 			w.EndList()
 			usage := output.GetUsage()
 			if usage == nil {
@@ -81,47 +63,37 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 			writeUsage(w, usage)
 		})
 	}
-	s.event([]byte(done))
-	return s.send()
-}
-
-// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
-func (s *streamWriter) Ping() error {
-	s.events = append(s.events, ": waiting\n\n"...)
-	return s.send()
+	s.Data("", []byte(done))
+	return s.Flush()
 }
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	s.event(Codec{}.AppendError(nil, f))
-	return s.send()
+	s.Data("", Codec{}.AppendError(nil, f))
+	return s.Flush()
 }
 
 // rest writes the missing part of a choice.
 func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 	c, all := s.choice(index), saidBy(choice.GetMessage())
-	if rest, more := strings.CutPrefix(all.reasoning, c.reasoning.String()); more && rest != "" {
+	if rest, more := strings.CutPrefix(all.reasoning, c.Reasoning.String()); more && rest != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, rest) })
 	}
 	// Providers that do not distinguish the two stream a refusal as text.
-	if c.text.Len() == 0 && all.refusal != "" {
+	if c.Text.Len() == 0 && all.refusal != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("refusal", all.refusal) })
 	}
-	if rest, more := strings.CutPrefix(all.text, c.text.String()); more && rest != "" {
+	if rest, more := strings.CutPrefix(all.text, c.Text.String()); more && rest != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("content", rest) })
 	}
-	for i, call := range all.calls {
-		if missing := c.calls.Of(int32(i), call); missing != nil {
-			s.piece(index, func(w *jsonwrite.Writer) { writeCallDelta(w, missing) })
-		}
+	for missing := range c.RestOfCalls(all.calls) {
+		s.piece(index, func(w *jsonwrite.Writer) { writeCallDelta(w, missing) })
 	}
 	s.chunk(nil, func(w *jsonwrite.Writer) {
-		w.Key("choices")
-		w.BeginList()
+		w.BeginListMember("choices")
 		w.BeginObject()
 		w.IntMember("index", int64(index))
-		w.Key("delta")
-		w.BeginObject()
+		w.BeginObjectMember("delta")
 		writeDetails(w, all.parts)
 		w.EndObject()
 		writeLogprobs(w, choice.GetLogprobs())
@@ -132,10 +104,10 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 }
 
 // choice returns the written part of a choice, and opens the choice if nothing has been written.
-func (s *streamWriter) choice(index int32) *streamed {
+func (s *streamWriter) choice(index int32) *dialect.Said {
 	c, open := s.choices[index]
 	if !open {
-		c = &streamed{}
+		c = &dialect.Said{}
 		s.choices[index] = c
 		s.piece(index, func(w *jsonwrite.Writer) {
 			w.TextMember("role", "assistant")
@@ -148,12 +120,10 @@ func (s *streamWriter) choice(index int32) *streamed {
 // piece writes a chunk with a piece of a choice.
 func (s *streamWriter) piece(index int32, members func(*jsonwrite.Writer)) {
 	s.chunk(nil, func(w *jsonwrite.Writer) {
-		w.Key("choices")
-		w.BeginList()
+		w.BeginListMember("choices")
 		w.BeginObject()
 		w.IntMember("index", int64(index))
-		w.Key("delta")
-		w.BeginObject()
+		w.BeginObjectMember("delta")
 		members(w)
 		w.EndObject()
 		w.Key("finish_reason")
@@ -165,28 +135,21 @@ func (s *streamWriter) piece(index int32, members func(*jsonwrite.Writer)) {
 
 // chunk writes an event that is a chunk.
 func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*jsonwrite.Writer)) {
-	w := jsonwrite.Append(s.data[:0], 0)
-	begin(w, &s.meta, output, "chat.completion.chunk")
-	members(w)
-	w.EndObject()
-	s.data = w.Bytes()
-	s.event(s.data)
+	s.Event("", func(w *jsonwrite.Writer) {
+		openai.WriteHead(w, &s.meta, output, "chat.completion.chunk")
+		members(w)
+	})
 }
 
-// event formats an event.
-func (s *streamWriter) event(data []byte) { s.events = dialect.AppendEvent(s.events, "", data) }
-
 func writeCallDelta(w *jsonwrite.Writer, call *modelv1.ToolCallDelta) {
-	w.Key("tool_calls")
-	w.BeginList()
+	w.BeginListMember("tool_calls")
 	w.BeginObject()
 	w.IntMember("index", int64(call.GetIndex()))
 	if call.GetId() != "" || call.GetFunction() != "" {
 		w.TextMember("id", call.GetId())
 		w.TextMember("type", "function")
 	}
-	w.Key("function")
-	w.BeginObject()
+	w.BeginObjectMember("function")
 	w.TextUnlessEmpty("name", call.GetFunction())
 	w.TextMember("arguments", call.GetArguments())
 	w.EndObject()

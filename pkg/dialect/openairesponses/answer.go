@@ -91,9 +91,7 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	if a.reason == "" {
 		w.Null()
 	} else {
-		w.BeginObject()
-		w.TextMember("reason", a.reason)
-		w.EndObject()
+		w.TextObject("reason", a.reason)
 	}
 	w.RawMember("instructions", "null")
 	w.RawMember("metadata", "{}")
@@ -102,11 +100,7 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.RawMember("tool_choice", a.choice)
 	w.RawMember("tools", a.tools)
 	w.Key("output")
-	w.BeginList()
-	for _, it := range a.items {
-		w.Raw(it)
-	}
-	w.EndList()
+	jsonwrite.RawList(w, a.items)
 	w.Key("usage")
 	writeUsage(w, a.usage)
 	w.EndObject()
@@ -165,14 +159,12 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	input := chat.InputTokens(u)
 	w.BeginObject()
 	w.IntMember("input_tokens", input)
-	w.Key("input_tokens_details")
-	w.BeginObject()
+	w.BeginObjectMember("input_tokens_details")
 	w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
 	w.IntMember("cache_write_tokens", u.GetInputTokensCacheWrite())
 	w.EndObject()
 	w.IntMember("output_tokens", u.GetOutputTokens())
-	w.Key("output_tokens_details")
-	w.BeginObject()
+	w.BeginObjectMember("output_tokens_details")
 	w.IntMember("reasoning_tokens", u.GetReasoningTokens())
 	w.EndObject()
 	w.IntMember("total_tokens", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
@@ -191,8 +183,7 @@ func partItem(id string, part *contentv1.Content, status string, logprobs *model
 		w.TextMember("status", status)
 		w.TextMember("role", "assistant")
 		w.TextUnlessEmpty("phase", origin.Phase)
-		w.Key("content")
-		w.BeginList()
+		w.BeginListMember("content")
 		writeText(w, p.Text, logprobs.GetContent()...)
 		w.EndList()
 	case *contentv1.Content_Reasoning:
@@ -224,9 +215,8 @@ func beginItem(w *jsonwrite.Writer, kind, id string) {
 // writeReasoning writes the members of reasoning. What is readable is its summary, whatever it was: a client shows it,
 // and sends the sealed form back. The vendor's seal belongs to its own id; under another it is sealed once more.
 func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
-	w.Key("summary")
-	w.BeginList()
-	if text := dialect.Readable(part.GetReasoning()); text != "" {
+	w.BeginListMember("summary")
+	if text := dialect.Readable(part); text != "" {
 		writePart(w, partSummary, "text", text)
 	}
 	w.EndList()
@@ -296,10 +286,7 @@ func (c *writtenCall) item(status string) string {
 
 // writePart writes a part that is one text.
 func writePart(w *jsonwrite.Writer, kind, member, text string) {
-	w.BeginObject()
-	w.TextMember("type", kind)
-	w.TextMember(member, text)
-	w.EndObject()
+	w.TextObject("type", kind, member, text)
 }
 
 // writeText writes a text of the assistant, or its refusal.

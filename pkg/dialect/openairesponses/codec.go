@@ -19,7 +19,7 @@ const Name = "openai-responses"
 const idPrefix = "resp_"
 
 // Codec implements dialect.Codec.
-type Codec struct{}
+type Codec struct{ dialect.ServerSentEvents }
 
 var _ dialect.Codec = Codec{}
 

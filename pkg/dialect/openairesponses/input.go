@@ -199,8 +199,7 @@ func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
 	e.Body.TextMember("role", "assistant")
 	e.Body.TextMember("status", statusCompleted)
 	e.Body.TextUnlessEmpty("phase", e.phase(parts[0], calls))
-	e.Body.Key("content")
-	e.Body.BeginList()
+	e.Body.BeginListMember("content")
 	for _, part := range parts {
 		writeText(e.Body, part.GetText())
 	}
@@ -239,10 +238,5 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 }
 
 func (e *encoder) call(call *toolv1.ToolCall) {
-	e.Body.BeginObject()
-	e.Body.TextMember("type", typeCall)
-	e.Body.TextMember("call_id", call.GetId())
-	e.Body.TextMember("name", call.GetFunction())
-	e.Body.TextMember("arguments", dialect.ArgumentsOf(call))
-	e.Body.EndObject()
+	e.Body.TextObject("type", typeCall, "call_id", call.GetId(), "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 }

@@ -191,8 +191,7 @@ func (e *encoder) format(schema *modelv1.ResponseSchema) {
 	if schema == nil {
 		return
 	}
-	e.Body.Key("format")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("format")
 	e.Body.TextMember("type", "json_schema")
 	e.Body.TextMember("name", schema.GetName())
 	e.Body.TextMember("description", cmp.Or(schema.GetDescription(), schema.GetName()))

@@ -1,7 +1,6 @@
 package openairesponses
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -49,10 +48,10 @@ func scanResponse(doc []byte, facts *dialect.Facts) {
 	}
 	facts.Failed = facts.Failed || r.Status == statusFailed || r.Status == "" && jsonread.IsSet(found[4].Of(doc))
 	if r.Status == statusCompleted || r.Status == statusIncomplete {
-		_ = json.Unmarshal(found[5].Of(doc), &r.Incomplete)
+		_ = jsonread.Unmarshal(found[5].Of(doc), &r.Incomplete)
 		facts.StopReason = r.stopReason(dialect.Says(doc, `"call_id"`))
 	}
-	if json.Unmarshal(found[6].Of(doc), &r.Usage) == nil && r.Usage != nil {
+	if jsonread.Unmarshal(found[6].Of(doc), &r.Usage) == nil && r.Usage != nil {
 		facts.Usage = r.Usage.message()
 		r.Tier, _ = dialect.Word(doc, `"service_tier"`)
 		facts.Billing = facts.Billing.With(r.Billing())

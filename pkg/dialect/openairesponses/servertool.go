@@ -136,11 +136,7 @@ func (e *encoder) serverTool(use *contentv1.ToolUse) {
 		e.Body.TextMember("arguments", use.GetArguments())
 		e.Body.TextMember("output", use.GetResult())
 		if use.Error != nil {
-			e.Body.Key("error")
-			e.Body.BeginObject()
-			e.Body.TextMember("type", "mcp_tool_execution_error")
-			e.Body.TextMember("content", use.GetError())
-			e.Body.EndObject()
+			e.Body.TextObjectMember("error", "type", "mcp_tool_execution_error", "content", use.GetError())
 		}
 		e.Body.EndObject()
 	}

@@ -3,8 +3,6 @@ package openairesponses
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -38,11 +36,6 @@ const (
 	maxItems = 4096
 	maxParts = 1024
 )
-
-// ReadEvents implements dialect.Codec.
-func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
-	return dialect.Events(stream)
-}
 
 // NewStreamReader implements dialect.Codec.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }

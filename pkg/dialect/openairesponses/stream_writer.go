@@ -15,26 +15,24 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// streamWriter writes an answer for a client as it arrives, each event with one write:
+// streamWriter writes an answer for a client as it arrives:
 //
 //	created in_progress (item added, part added, delta*, text done, part done, item done)* (completed | incomplete)
 //
 // A call has no parts. It stays open until the end, since pieces of several calls may alternate. The text of a custom
 // tool is written at the end: its pieces are JSON, which the text is not.
 type streamWriter struct {
+	*dialect.EventWriter
 	*repeated
-	w        io.Writer
 	meta     dialect.ResponseMeta
 	started  bool
-	err      error
 	sequence int64
 	// items are the items that are done, by place.
 	items []string
 	// open is the item that grows, unless it is a call; nil if there is none.
 	open *openItem
-	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part.
-	text, reasoning strings.Builder
-	sealed          bool
+	// said is what was already written.
+	said dialect.Said
 	// calls are the calls by index, and order is their order.
 	calls map[int32]*openCall
 	order []*openCall
@@ -42,8 +40,6 @@ type streamWriter struct {
 	last string
 	// logprobs are those of the answer until an item has them.
 	logprobs *modelv1.Logprobs
-	// data is the data of an event, and frame is the event. Both are used again.
-	data, frame []byte
 }
 
 // openItem is an item that grows by the pieces of its only part.
@@ -83,7 +79,9 @@ var (
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{repeated: repeatedOf(meta.Request), w: w, meta: meta, calls: map[int32]*openCall{}, last: statusCompleted}
+	return &streamWriter{
+		EventWriter: dialect.NewEventWriter(w), repeated: repeatedOf(meta.Request), meta: meta, calls: map[int32]*openCall{}, last: statusCompleted,
+	}
 }
 
 // start writes the first events, once.
@@ -108,23 +106,23 @@ func (s *streamWriter) answer(kind string, a *answer) {
 // Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format has but one.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	if d.GetChoice() != 0 {
-		return s.err
+		return s.Flush()
 	}
 	s.start()
 	switch piece := d.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
-		s.text.WriteString(piece.Text)
+		s.said.Text.WriteString(piece.Text)
 		s.grow(textEvents, piece.Text)
 	case *modelv1.GenerateDelta_Reasoning:
-		s.reasoning.WriteString(piece.Reasoning)
+		s.said.Reasoning.WriteString(piece.Reasoning)
 		s.grow(summaryEvents, piece.Reasoning)
 	case *modelv1.GenerateDelta_ToolCall:
 		s.growCall(piece.ToolCall)
 	case *modelv1.GenerateDelta_Part:
-		s.sealed = true
+		s.said.Sealed = true
 		s.part(piece.Part)
 	}
-	return s.err
+	return s.Flush()
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
@@ -146,13 +144,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		kind = eventIncomplete
 	}
 	s.answer(kind, a)
-	return s.err
-}
-
-// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
-func (s *streamWriter) Ping() error {
-	s.send([]byte(": waiting\n\n"))
-	return s.err
+	return s.Flush()
 }
 
 // Fail implements dialect.StreamWriter.
@@ -161,49 +153,33 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 	s.event(eventError, func(w *jsonwrite.Writer) {
 		w.TextMember("code", cmp.Or(said.Code, codeFailed))
 		w.TextMember("message", f.Message)
-		w.Key("param")
-		if f.Param == "" {
-			w.Null()
-		} else {
-			w.Text(f.Param)
-		}
+		w.TextOrNull("param", f.Param)
 	})
-	return s.err
+	return s.Flush()
 }
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
-	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
-	parts := assistantParts(m)
-	for i, part := range parts {
-		s.last = a.statusOf(i, len(parts)+len(m.GetToolCalls()))
+	parts, place := assistantParts(m), 0
+	for part, rest := range s.said.Rest(parts, dialect.Readable) {
+		s.last = a.statusOf(place, len(parts)+len(m.GetToolCalls()))
+		place++
 		switch {
-		case part.GetText() != nil:
-			text, begun := texts.Of(part.GetText().GetText())
-			if !begun {
-				s.part(part)
-				continue
-			}
-			s.grow(textEvents, text)
+		case !rest.Begun:
+			s.part(part)
+		case part.GetReasoning() != nil:
+			s.grow(summaryEvents, rest.Text)
+		default:
+			s.grow(textEvents, rest.Text)
 			if s.open != nil && s.open.partEvents == textEvents && s.open.text.String() == part.GetText().GetText() {
 				s.end(part, s.last) // It has what the pieces do not say, such as a phase.
 			}
-		case part.GetReasoning() != nil:
-			if text, begun := reasoning.Of(dialect.Readable(part.GetReasoning())); begun {
-				s.grow(summaryEvents, text)
-			} else {
-				s.part(part)
-			}
-		default:
-			s.part(part)
 		}
 	}
-	for i, call := range m.GetToolCalls() {
-		piece := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
-		if open := s.calls[int32(i)]; open == nil || open.pieces.Len() == 0 {
-			piece.Arguments = dialect.ArgumentsOf(call)
-		}
+	for piece := range s.said.RestOfCalls(m.GetToolCalls()) {
 		s.growCall(piece)
+	}
+	for i, call := range m.GetToolCalls() {
 		if open := s.calls[int32(i)]; open.named.Custom {
 			open.arguments = customText(call)
 		}
@@ -283,7 +259,7 @@ func (s *streamWriter) part(part *contentv1.Content) {
 	case part.GetReasoning() != nil:
 		if s.open == nil || s.open.partEvents != summaryEvents {
 			s.begin(summaryEvents, cmp.Or(nativeID(part), newID(reasoningID)))
-			s.grow(summaryEvents, dialect.Readable(part.GetReasoning()))
+			s.grow(summaryEvents, dialect.Readable(part))
 		}
 		s.end(part, s.last)
 	default:
@@ -345,6 +321,7 @@ func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
 		s.items = append(s.items, call.item(statusInProgress))
 		s.itemEvent(eventAdded, call.place)
 	}
+	s.said.Calls.Add(piece)
 	if piece.GetArguments() == "" {
 		return
 	}
@@ -391,22 +368,12 @@ func (s *streamWriter) partEvent(o *openItem, kind string, members func(*jsonwri
 	})
 }
 
-// event writes an event with these members.
+// event adds an event with these members.
 func (s *streamWriter) event(kind string, members func(*jsonwrite.Writer)) {
-	w := jsonwrite.Append(s.data[:0], 0)
-	w.BeginObject()
-	w.TextMember("type", kind)
-	w.IntMember("sequence_number", s.sequence)
-	members(w)
-	w.EndObject()
-	s.data = w.Bytes()
+	s.Event(kind, func(w *jsonwrite.Writer) {
+		w.TextMember("type", kind)
+		w.IntMember("sequence_number", s.sequence)
+		members(w)
+	})
 	s.sequence++
-	s.frame = dialect.AppendEvent(s.frame[:0], kind, s.data)
-	s.send(s.frame)
-}
-
-func (s *streamWriter) send(frame []byte) {
-	if s.err == nil {
-		_, s.err = s.w.Write(frame)
-	}
 }

@@ -27,6 +27,9 @@ func Append(dst []byte, size int) *Writer { return &Writer{buf: slices.Grow(dst,
 // Bytes returns the written document. It is valid until the next call.
 func (w *Writer) Bytes() []byte { return w.buf }
 
+// Reset makes the writer that of a new document, in the room of the last one.
+func (w *Writer) Reset() { w.buf, w.comma = w.buf[:0], false }
+
 // String returns the written document as a string.
 func (w *Writer) String() string { return string(w.buf) }
 

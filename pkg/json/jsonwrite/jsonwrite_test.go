@@ -31,8 +31,21 @@ func TestADocumentIsWrittenInTheOrderOfTheCalls(t *testing.T) {
 	w.OptFloat("f", new(0.1))
 	jsonwrite.OptInt(&w, "n", new(int32(3)))
 	w.TextList("texts", []string{"a", "b"})
+	w.BeginObjectMember("object")
+	w.BeginListMember("list")
+	jsonwrite.RawList(&w, []string{"1", "[ ]"})
+	w.TextObject()
+	w.EndList()
+	w.TextObjectMember("of", "a", "x", "b", "")
+	w.TextOrNull("none", "")
+	w.TextOrNull("some", "y")
 	w.EndObject()
-	assert.Equal(t, `{"z":"a\"b\\c\n\u0001ü€😀`+"\u2028"+`</x>","list":[-7,{},true,null,{"as": 1.0}],"f":0.1,"n":3,"texts":["a","b"]}`, w.String())
+	w.EndObject()
+	assert.Equal(t, `{"z":"a\"b\\c\n\u0001ü€😀`+"\u2028"+`</x>","list":[-7,{},true,null,{"as": 1.0}],"f":0.1,"n":3,"texts":["a","b"],`+
+		`"object":{"list":[[1,[ ]],{}],"of":{"a":"x","b":""},"none":null,"some":"y"}}`, w.String())
+	w.Reset()
+	w.Int(1)
+	assert.Equal(t, "1", w.String())
 }
 
 func TestNumbersReadBackTheSame(t *testing.T) {

@@ -83,3 +83,50 @@ func (w *Writer) Texts(texts []string) {
 	}
 	w.EndList()
 }
+
+// RawList writes a list of values that are JSON already.
+func RawList[T ~string | ~[]byte](w *Writer, values []T) {
+	w.BeginList()
+	for _, value := range values {
+		w.Raw(string(value))
+	}
+	w.EndList()
+}
+
+// BeginObjectMember opens an object that is a member.
+func (w *Writer) BeginObjectMember(name string) {
+	w.Key(name)
+	w.BeginObject()
+}
+
+// BeginListMember opens a list that is a member.
+func (w *Writer) BeginListMember(name string) {
+	w.Key(name)
+	w.BeginList()
+}
+
+// TextObject writes an object whose members are texts, given as a name and its text by turns.
+func (w *Writer) TextObject(members ...string) {
+	w.BeginObject()
+	for len(members) >= 2 {
+		w.TextMember(members[0], members[1])
+		members = members[2:]
+	}
+	w.EndObject()
+}
+
+// TextObjectMember is TextObject as a member.
+func (w *Writer) TextObjectMember(name string, members ...string) {
+	w.Key(name)
+	w.TextObject(members...)
+}
+
+// TextOrNull writes a member that is null if text is empty.
+func (w *Writer) TextOrNull(name, text string) {
+	w.Key(name)
+	if text == "" {
+		w.Null()
+	} else {
+		w.Text(text)
+	}
+}

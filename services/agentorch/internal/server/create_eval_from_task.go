@@ -71,7 +71,7 @@ func (s *Evals) task(ctx context.Context, project string, req *agentv1.CreateEva
 		if change, ok := errors.AsType[*taskfile.ChangeError](err); ok {
 			field = fmt.Sprintf("sets[%d]", change.Index)
 		}
-		return nil, fault(field, err)
+		return nil, fault(files.fault(field, err), err)
 	}
 	if len(req.GetModels())+len(task.Spec.GetModels()) == 0 {
 		return nil, rpcerr.InvalidField("models", "%s names no model; name one here, PROVIDER/MODEL", name)
@@ -81,7 +81,7 @@ func (s *Evals) task(ctx context.Context, project string, req *agentv1.CreateEva
 		MaxSamples: req.GetMaxSamples(), Driver: req.GetDriver(), AllowUnisolated: req.GetAllowUnisolated(), Tags: req.GetTags(),
 	}, files)
 	if err != nil {
-		return nil, fault("model_args", err)
+		return nil, fault(files.fault("model_args", err), err)
 	}
 	task.Spec.Revision = req.GetRevision()
 	return task.Spec, nil
@@ -101,7 +101,20 @@ type uploaded struct {
 	project string
 	hashes  map[string]string
 	read    int64 // bytes so far
+	missing string
 }
+
+// fault is the field at fault: of a missing file the entry of `files` that a client has to add, so that a program can
+// add it.
+func (u *uploaded) fault(field string, err error) string {
+	if u.missing != "" && errors.As(err, new(*taskfile.MissingError)) {
+		return entry(u.missing)
+	}
+	return field
+}
+
+// entry is the path of a file's entry in a request.
+func entry(name string) string { return fmt.Sprintf("files[%q]", name) }
 
 // Body implements [taskfile.Files].
 func (u *uploaded) Body(ctx context.Context, name string) (*contentv1.BlobRef, error) {
@@ -143,7 +156,7 @@ func (u *uploaded) Read(ctx context.Context, name string, most int64) ([]byte, e
 // absent is the error for a body that the request names and the project does not have.
 func absent(err error, name, hash string) error {
 	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND) {
-		return rpcerr.InvalidField(fmt.Sprintf("files[%q]", name), "the project keeps no body %s; upload it first", hash)
+		return rpcerr.InvalidField(entry(name), "the project keeps no body %s; upload it first", hash)
 	}
 	return err
 }
@@ -152,7 +165,8 @@ func (u *uploaded) hash(name string) (string, error) {
 	if hash, ok := u.hashes[name]; ok {
 		return hash, nil
 	}
-	return "", &taskfile.MissingError{Message: fmt.Sprintf("%s is a file of your machine; upload it (UploadBlob, over REST PUT …/blobs:upload), and send its hash in files[%q]", name, name)}
+	u.missing = name
+	return "", &taskfile.MissingError{Message: fmt.Sprintf("%s is a file of your machine; upload it (UploadBlob, over REST PUT …/blobs:upload), and send its hash in %s", name, entry(name))}
 }
 
 // inFileWords rewrites an error about a specification to one about the task file, or about the request field that

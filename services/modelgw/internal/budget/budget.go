@@ -80,12 +80,12 @@ type State struct {
 type Memory struct {
 	mu      sync.Mutex
 	scopes  map[string]*State
-	changed chan struct{} // closed and replaced when something was settled or a bound was changed
+	changed chan struct{} // closed and removed when something was settled or a bound was changed; nil if nobody waits
 }
 
 // NewMemory returns budgets with bounds by scope, such as `projects/default`.
 func NewMemory(bounds map[string]Bounds) *Memory {
-	m := &Memory{scopes: map[string]*State{}, changed: make(chan struct{})}
+	m := &Memory{scopes: map[string]*State{}}
 	for scope, b := range bounds {
 		m.scopes[scope] = &State{Scope: scope, Bounds: b}
 	}
@@ -115,6 +115,9 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() i
 			m.reserve(scopes, tokens)
 			m.mu.Unlock()
 			return func(taken *modelv1.ModelUsage) { m.settle(scopes, tokens, taken) }, nil
+		}
+		if m.changed == nil {
+			m.changed = make(chan struct{})
 		}
 		changed := m.changed
 		m.mu.Unlock()
@@ -210,8 +213,10 @@ func (m *Memory) settle(scopes []string, reserved int64, taken *modelv1.ModelUsa
 }
 
 func (m *Memory) wake() {
-	close(m.changed)
-	m.changed = make(chan struct{})
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
+	}
 }
 
 // Bounds returns the bounds of a scope.

@@ -3,8 +3,11 @@
 package buffer
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"math/bits"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,32 +15,34 @@ import (
 )
 
 const (
-	// least is the initial size of Fill if the length of a body is unknown.
+	// least is the initial size of a buffer for a body whose length is unknown.
 	least = 16 << 10
-	// mostKept bounds the buffers that are kept for later.
-	mostKept = 1 << 20
+	// leastKept and mostKept bound the buffers that are kept for later, in bits of their size. A longer body begins with
+	// the largest of them and grows as it arrives: its announced length costs nothing.
+	leastKept, mostKept = 12, 20
+	// copied bounds a body that is copied for a reader.
+	copied = 3 << 10
 )
 
 // ErrTooLarge is the error for a body larger than its bound.
 var ErrTooLarge = errors.New("the body is too large")
 
-// kept are buffers for later, as pointers to slices.
-var kept = sync.Pool{New: func() any { return new([]byte) }}
+// kept are buffers for later, as pointers to slices, by the bits of their size: a short body must not occupy the buffer
+// of a long one.
+var kept [mostKept - leastKept + 1]sync.Pool
 
 // Buffer holds the bytes of a body. Several users may share it, as long as none modifies it; its memory is reused once
 // the last of them has released it.
 type Buffer struct {
-	// Bytes are empty at first, and grow by append. They are not to be used after Release.
+	// Bytes are empty at first, and grow by append or Grow. They are not to be used after Release.
 	Bytes []byte
 
-	memory *[]byte
-	users  atomic.Int32
+	users atomic.Int32
 }
 
 // New returns an empty buffer with one user, who must release it.
 func New() *Buffer {
-	b := &Buffer{memory: kept.Get().(*[]byte)}
-	b.Bytes = (*b.memory)[:0]
+	b := &Buffer{}
 	b.users.Store(1)
 	return b
 }
@@ -45,6 +50,7 @@ func New() *Buffer {
 // Of returns a buffer with the bytes that write appends to it, for one user who must release it.
 func Of(write func(dst []byte) ([]byte, error)) (*Buffer, error) {
 	b := New()
+	b.Grow(least)
 	written, err := write(b.Bytes)
 	if err != nil {
 		b.Release()
@@ -54,16 +60,38 @@ func Of(write func(dst []byte) ([]byte, error)) (*Buffer, error) {
 	return b, nil
 }
 
+// Grow makes room for n more bytes. It must not be called while there are other users.
+func (b *Buffer) Grow(n int) {
+	if cap(b.Bytes)-len(b.Bytes) >= n {
+		return
+	}
+	old, size := b.Bytes, len(b.Bytes)+n
+	if class := max(bits.Len(uint(size-1)), leastKept); class > mostKept {
+		b.Bytes = slices.Grow(old, n)
+	} else if memory, ok := kept[class-leastKept].Get().(*[]byte); ok {
+		b.Bytes = append((*memory)[:0], old...)
+	} else {
+		b.Bytes = append(make([]byte, 0, 1<<class), old...)
+	}
+	if cap(b.Bytes) != cap(old) {
+		keep(old)
+	}
+}
+
+// keep keeps memory for later.
+func keep(memory []byte) {
+	if class := bits.Len(uint(cap(memory))) - 1; class >= leastKept && class <= mostKept {
+		kept[class-leastKept].Put(&memory)
+	}
+}
+
 // Release ends one use.
 func (b *Buffer) Release() {
 	if b.users.Add(-1) > 0 {
 		return
 	}
-	if cap(b.Bytes) <= mostKept {
-		*b.memory = b.Bytes
-		kept.Put(b.memory)
-	}
-	b.Bytes, b.memory = nil, nil
+	keep(b.Bytes)
+	b.Bytes = nil
 }
 
 // Fill reads r to its end. length is the expected length, if it is known, and most the maximum; a longer body fails
@@ -72,10 +100,14 @@ func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 	if length > most {
 		return ErrTooLarge
 	}
-	b.Bytes = slices.Grow(b.Bytes, max(int(length)+1, least)) // One more, to see the end without growing.
+	room := int64(least)
+	if length >= 0 {
+		room = min(length+1, 1<<mostKept) // One more, to see the end without growing.
+	}
+	b.Grow(int(room))
 	for {
 		if len(b.Bytes) == cap(b.Bytes) {
-			b.Bytes = slices.Grow(b.Bytes, len(b.Bytes))
+			b.Grow(len(b.Bytes))
 		}
 		n, err := r.Read(b.Bytes[len(b.Bytes):cap(b.Bytes)])
 		b.Bytes = b.Bytes[:len(b.Bytes)+n]
@@ -91,8 +123,16 @@ func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 }
 
 // Reader reads parts of the buffer, and any other bytes among the parts, in sequence. It is a use of its own, which
-// Close ends.
+// Close ends. A short body is copied instead, since net/http sends a body of which it knows that it is in memory in one
+// write with its header.
 func (b *Buffer) Reader(parts ...[]byte) io.ReadCloser {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	if size <= copied {
+		return io.NopCloser(bytes.NewReader(slices.Concat(parts...)))
+	}
 	b.users.Add(1)
 	return &reader{buffer: b, parts: parts}
 }
@@ -102,7 +142,7 @@ type reader struct {
 	buffer *Buffer
 
 	mu     sync.Mutex
-	parts  [][]byte
+	parts  net.Buffers
 	closed bool
 }
 
@@ -126,6 +166,32 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// Len returns how many bytes are left.
+func (r *reader) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := 0
+	for _, part := range r.parts {
+		left += len(part)
+	}
+	return left
+}
+
+// WriteTo implements io.WriterTo: all parts in one write, if w is a connection. Close does not wait for it.
+func (r *reader) WriteTo(w io.Writer) (int64, error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return 0, http.ErrBodyReadAfterClose
+	}
+	parts := r.parts
+	r.parts = nil
+	r.buffer.users.Add(1)
+	r.mu.Unlock()
+	defer r.buffer.Release()
+	return parts.WriteTo(w)
 }
 
 // Close implements io.Closer.

@@ -61,7 +61,7 @@ type refused struct {
 
 // upstreamOf is the target of the client's format with an instance of the model; nil if it has none.
 func (r *relay) upstreamOf(m *provider.Model) *provider.Upstream {
-	return m.Capabilities().Upstream(r.about.Name)
+	return m.Constant().Upstream(r.about.Name)
 }
 
 // run makes the call, with the stages around each attempt.

@@ -121,7 +121,7 @@ func (e *Endpoints) lane(
 	if err != nil {
 		return false, err
 	}
-	upstream := m.Capabilities().Upstream(x.about.Name)
+	upstream := m.Constant().Upstream(x.about.Name)
 	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" {
 		if !jsonscan.AtMost(b.Bytes, bound.RequestValues) {
 			return true, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
@@ -10,6 +9,9 @@ import (
 
 // maxSideBytes bounds what the side reader keeps of an answer; the usage of a longer answer is estimated.
 const maxSideBytes = 8 << 20
+
+// mostAhead bounds the room that is made for an answer by its announced length alone.
+const mostAhead = 1 << 20
 
 // sideReader reads an answer beside its way to the client.
 type sideReader struct {
@@ -46,8 +48,14 @@ func (s *sideReader) room(chunk []byte, length int64) []byte {
 	if s.events || s.full || len(s.kept)+len(chunk) > maxSideBytes {
 		return chunk
 	}
-	if free := cap(s.kept) - len(s.kept); free < len(chunk) {
-		s.kept = slices.Grow(s.kept, max(len(chunk), int(min(length, maxSideBytes))-len(s.kept)+1))
+	wanted := len(chunk)
+	if length >= 0 { // One more, to see the end.
+		wanted = int(min(max(length+1-int64(len(s.kept)), 1), mostAhead))
+	}
+	if cap(s.kept)-len(s.kept) < wanted {
+		s.buffer.Bytes = s.kept
+		s.buffer.Grow(max(wanted, len(s.kept)))
+		s.kept = s.buffer.Bytes
 	}
 	return s.kept[len(s.kept):min(cap(s.kept), maxSideBytes)]
 }

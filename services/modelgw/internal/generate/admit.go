@@ -82,7 +82,7 @@ func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, att
 // poolOf returns the pool of a call, and its bound if this call creates it. Again means that an attempt of the call
 // failed before.
 func poolOf(c *Call, again bool) (limit.Request, error) {
-	caps := c.Model.Capabilities()
+	caps := c.Model.Constant()
 	key := c.Model.Kind.Name + "/" + c.Model.Account
 	if caps.ConnectionKey != "" {
 		key += "/" + caps.ConnectionKey

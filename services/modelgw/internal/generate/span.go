@@ -52,7 +52,7 @@ func beginSpan(ctx context.Context, c *Call) (context.Context, trace.Span) {
 	if c.Config.Temperature != nil {
 		span.SetAttributes(semconv.GenAIRequestTemperature(c.Config.GetTemperature()))
 	}
-	if at := c.Model.Capabilities().Upstreams; len(at) > 0 {
+	if at := c.Model.Constant().Upstreams; len(at) > 0 {
 		if u, err := url.Parse(at[0].URL); err == nil {
 			span.SetAttributes(semconv.ServerAddress(u.Hostname()))
 		}

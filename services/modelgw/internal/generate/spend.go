@@ -148,7 +148,7 @@ func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage, billi
 	if price == nil {
 		return false
 	}
-	cost := chat.Cost(price, usage, billing.LongCacheWrite == nil && c.Model.Capabilities().LongCache)
+	cost := chat.Cost(price, usage, billing.LongCacheWrite == nil && c.Model.Constant().LongCache)
 	if billing.LongCacheWrite != nil {
 		cost += chat.LongWriteCost(price, usage, *billing.LongCacheWrite)
 	}

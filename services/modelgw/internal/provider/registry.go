@@ -62,6 +62,20 @@ type Model struct {
 
 	// ring has the instances for all credentials of the account; nil if there is one.
 	ring *ring
+
+	once     sync.Once
+	constant Capabilities
+}
+
+// Constant returns the capabilities that neither the configuration of a call nor the answers so far change: all but
+// Features, which it leaves out. They are made once, since each call asks for some of them. The caller must not modify
+// them.
+func (m *Model) Constant() *Capabilities {
+	m.once.Do(func() {
+		m.constant = m.Capabilities()
+		m.constant.Features = nil
+	})
+	return &m.constant
 }
 
 // FullName returns `provider/name`.

@@ -185,7 +185,7 @@ var ErrCut = errors.New("cut short")
 // restKeys are what may rest: the credential, and its pool.
 func (m *Model) restKeys() [2]string {
 	of := m.ring.owner + "#" + strconv.Itoa(m.Key)
-	return [2]string{of, of + "/" + m.Capabilities().ConnectionKey}
+	return [2]string{of, of + "/" + m.Constant().ConnectionKey}
 }
 
 // maxResting bounds what is known to rest.

@@ -36,7 +36,7 @@ const (
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:         dial,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        4 * idlePerHost,
 			MaxIdleConnsPerHost: idlePerHost,

@@ -1,0 +1,478 @@
+"""The sandbox provider `evalfleet`."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Awaitable
+from logging import getLogger
+from pathlib import PurePosixPath
+from typing import Any, Literal, TypeVar, overload
+
+import anyio
+from evalfleet import exceptions
+from evalfleet.connection import Attempts, Connection, Stream, Stubs
+from evalfleet.exceptions import EvalfleetError
+from evalfleet.sandbox.v1 import sandbox_pb2 as sandboxes
+from evalfleet.sandbox.v1 import sandbox_service_pb2 as calls
+from grpc.aio import AioRpcError
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxConnection,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
+    sandboxenv,
+    warn_once,
+)
+from pydantic import BaseModel
+from typing_extensions import override
+
+from .attribution import attribution, sample_label
+from .config import SandboxConfig, resolve
+from .connection import Target, connection
+from .errors import in_sandbox, prerequisites
+
+logger = getLogger(__name__)
+
+Result = TypeVar("Result")
+
+CHUNK_BYTES = 1 << 20
+"""Pieces in which files and standard input travel."""
+WHOLE_BYTES = 3 << 20
+"""Up to this size a file is written, and standard input is sent, in one message."""
+OUTPUT_CAP = 64 << 20
+"""What a sandbox keeps of each output stream at most."""
+RELEASE_AT = 64
+"""Results of commands that wait until they are released together."""
+
+OWNER = "inspect.process"
+"""Label: the process of Inspect that uses a sandbox."""
+TASK = "inspect.task"
+"""Label: its task."""
+SAMPLE = "inspect.sample"
+"""Label: its sample."""
+
+_process = uuid.uuid4().hex
+
+
+class Leases:
+    """Renews the leases of all sandboxes of an event loop with one call, as long as there are any."""
+
+    def __init__(self, server: Connection) -> None:
+        self._server = server
+        self._held: dict[str, float] = {}
+        self._renewal: asyncio.Task[None] | None = None
+
+    def hold(self, name: str, seconds: float) -> None:
+        """Begins to renew a lease, which was made for so many seconds."""
+        self._held[name] = seconds
+        if self._renewal is not None:
+            self._renewal.cancel()  # It may sleep for longer than this lease allows.
+        self._renewal = asyncio.create_task(self._renew(), name="evalfleet: leases")
+
+    def drop(self, name: str) -> None:
+        """Stops renewing a lease."""
+        self._held.pop(name, None)
+        if not self._held and self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+
+    async def _renew(self) -> None:
+        while self._held:
+            await asyncio.sleep(min(self._held.values()) / 4)
+            names = list(self._held)
+            for start in range(0, len(names), 500):
+                request = calls.RenewLeasesRequest(parent=self._server.parent, sandboxes=names[start : start + 500])
+                try:
+                    response = await self._server.call(lambda stubs: stubs.sandboxes.RenewLeases, request)
+                except EvalfleetError as error:
+                    warn_once(logger, f"evalfleet: leases of sandboxes cannot be renewed: {error}")
+                    continue
+                for gone in response.missing:
+                    self._held.pop(gone, None)
+
+
+_leases: weakref.WeakKeyDictionary[Connection, Leases] = weakref.WeakKeyDictionary()
+
+
+def leases(server: Connection) -> Leases:
+    """The leases of a connection."""
+    return _leases.setdefault(server, Leases(server))
+
+
+@sandboxenv(name="evalfleet")
+class EvalfleetSandbox(SandboxEnvironment):
+    """A sandbox of an evalfleet server. Its methods are safe for concurrent use within one event loop."""
+
+    def __init__(self, server: Connection, sandbox: sandboxes.Sandbox) -> None:
+        super().__init__()
+        self.name = sandbox.name
+        """The resource's name, `projects/PROJECT/sandboxes/ID`."""
+        self._server = server
+        self._workdir = sandbox.workdir
+        self._done: list[str] = []
+
+    # ---- lifecycle
+
+    @override
+    @classmethod
+    def config_files(cls) -> list[str]:
+        return ["evalfleet.yaml", "compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"]
+
+    @override
+    @classmethod
+    def is_docker_compatible(cls) -> bool:
+        return True
+
+    @override
+    @classmethod
+    def default_concurrency(cls) -> int | None:
+        # The server has the quota, for all processes that use it; a creation waits for it.
+        return None
+
+    @override
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return SandboxConfig.model_validate(config)
+
+    @override
+    @classmethod
+    async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
+        server = connection(Target())
+        resolved = resolve(config)
+        request = calls.CreateSandboxRequest(parent=server.parent, spec=resolved.spec(), validate_only=True)
+        with prerequisites("the sandbox evalfleet cannot be made"):
+            await server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
+
+    @override
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        server = connection(Target())
+        resolved = resolve(config)
+        request = calls.CreateSandboxRequest(
+            parent=server.parent, spec=resolved.spec(), request_id=_key(), attribution=attribution(purpose="setup")
+        )
+        request.spec.labels.update({OWNER: _process, TASK: task_name, SAMPLE: sample_label(metadata)})
+        if resolved.create_timeout is not None:
+            request.timeout.FromNanoseconds(round(resolved.create_timeout * 1e9))
+        with in_sandbox():
+            sandbox = await _created(server, request)
+        leases(server).hold(sandbox.name, resolved.lease)
+        return {"default": cls(server, sandbox)}
+
+    @override
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            for environment in environments.values():
+                await environment.as_type(EvalfleetSandbox).delete()
+
+    @override
+    @classmethod
+    async def task_cleanup(cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool) -> None:
+        server = connection(Target())
+        left = await _listed(server, {OWNER: _process, TASK: task_name})
+        if cleanup:
+            await _delete(server, left)
+        elif left:
+            # Nobody renews them from now on: they stay as long as a lease may last.
+            names = [sandbox.name for sandbox in left]
+            for start in range(0, len(names), 500):
+                renew = calls.RenewLeasesRequest(parent=server.parent, sandboxes=names[start : start + 500])
+                renew.lease.seconds = 86400
+                await server.call(lambda stubs: stubs.sandboxes.RenewLeases, renew)
+            for name in names:
+                leases(server).drop(name)
+            print(_left(left))
+
+    @override
+    @classmethod
+    async def cli_cleanup(cls, id: str | None) -> None:
+        server = connection(Target())
+        left = await _listed(server, {})
+        chosen = [s for s in left if (OWNER in s.spec.labels if id is None else s.name.rpartition("/")[2] == id)]
+        if id is not None and not chosen:
+            print(f"no sandbox {id}; `evalfleet sandbox ls` shows those that live")
+            return
+        await _delete(server, chosen)
+        print(f"{len(chosen)} sandboxes of evalfleet removed")
+
+    async def delete(self) -> None:
+        """Removes the sandbox with its processes and files. One that is gone already is no error."""
+        leases(self._server).drop(self.name)
+        try:
+            request = calls.DeleteSandboxRequest(name=self.name)
+            await self._server.call(lambda stubs: stubs.sandboxes.DeleteSandbox, request)
+        except exceptions.ResourceNotFound:
+            pass
+        except EvalfleetError as error:
+            logger.warning("evalfleet: %s could not be removed and ends with its lease: %s", self.name, error)
+
+    # ---- commands
+
+    @override
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        # A command runs once under its key, however often the call is repeated, so that there is nothing to retry. It
+        # starts no process here, so that there is nothing to throttle.
+        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        stdin = input.encode() if isinstance(input, str) else input or b""
+        spec = sandboxes.ExecSpec(
+            argv=cmd, env=env or {}, cwd=cwd or "", user=user or "", max_output_bytes=min(limit, OUTPUT_CAP)
+        )
+        if timeout is not None:
+            spec.timeout.seconds = timeout
+        if len(stdin) <= WHOLE_BYTES:
+            spec.stdin = stdin
+        else:
+            spec.stdin_open = True
+        key = _key()
+        with in_sandbox(cmd[0] if cmd else ""):
+            try:
+                result = await self._run(key, spec, stdin)
+            except asyncio.CancelledError:
+                self._later(
+                    lambda stubs: stubs.sandboxes.CancelExec, calls.CancelExecRequest(sandbox=self.name, request_id=key)
+                )
+                raise
+        return _result(result, limit, timeout)
+
+    async def _run(self, key: str, spec: sandboxes.ExecSpec, stdin: bytes) -> sandboxes.ExecResult:
+        request = calls.ExecRequest(
+            sandbox=self.name, request_id=key, spec=spec, attribution=attribution(purpose="tool")
+        )
+        try:
+            call = self._server.call(lambda stubs: stubs.sandboxes.Exec, request)
+            response = await (self._fed(key, call, stdin) if spec.stdin_open else call)
+            result = response.result
+            if len(result.stdout) < result.stdout_bytes or len(result.stderr) < result.stderr_bytes:
+                await self._whole(key, result)
+            return result
+        finally:
+            self._release(key)
+
+    async def _fed(self, key: str, call: Awaitable[Result], stdin: bytes) -> Result:
+        """Makes a call of a command while standard input is written to it. A command that reads no more is no error."""
+
+        async def feed() -> None:
+            offset = 0
+            while True:
+                chunk = stdin[offset : offset + WHOLE_BYTES]
+                request = calls.WriteExecInputRequest(
+                    sandbox=self.name, request_id=key, offset=offset, data=chunk, eof=offset + len(chunk) == len(stdin)
+                )
+                try:
+                    response = await self._server.call(lambda stubs: stubs.sandboxes.WriteExecInput, request)
+                except exceptions.EffectUnknown:
+                    await asyncio.sleep(0.01)  # The command has not begun.
+                    continue
+                offset = response.offset
+                if request.eof and offset == len(stdin):
+                    return
+
+        command = asyncio.ensure_future(call)
+        feeding = asyncio.ensure_future(feed())
+        try:
+            await asyncio.wait({command, feeding}, return_when=asyncio.FIRST_COMPLETED)
+            return await command
+        finally:
+            for task in (command, feeding):
+                task.cancel()
+            await asyncio.gather(command, feeding, return_exceptions=True)
+
+    async def _whole(self, key: str, result: sandboxes.ExecResult) -> None:
+        """Replaces output that was too large for one message by all that the sandbox has kept."""
+        kept = {calls.EXEC_STREAM_STDOUT: bytearray(), calls.EXEC_STREAM_STDERR: bytearray()}
+        offsets = {calls.EXEC_STREAM_STDOUT: 0, calls.EXEC_STREAM_STDERR: 0}
+
+        def reopen(stubs: Stubs) -> Stream[calls.StreamExecResponse]:
+            request = calls.StreamExecRequest(
+                sandbox=self.name,
+                request_id=key,
+                stdout_offset=offsets[calls.EXEC_STREAM_STDOUT],
+                stderr_offset=offsets[calls.EXEC_STREAM_STDERR],
+            )
+            return stubs.sandboxes.StreamExec(request, metadata=self._server.metadata())
+
+        async for event in self._server.follow(reopen):
+            if event.WhichOneof("event") == "output":
+                piece = event.output
+                kept[piece.stream] += piece.data
+                offsets[piece.stream] = piece.offset + len(piece.data)
+        result.stdout = bytes(kept[calls.EXEC_STREAM_STDOUT])
+        result.stderr = bytes(kept[calls.EXEC_STREAM_STDERR])
+
+    def _release(self, key: str) -> None:
+        """Lets the sandbox forget the result of a command, together with others."""
+        self._done.append(key)
+        if len(self._done) >= RELEASE_AT:
+            keys, self._done = self._done, []
+            self._later(
+                lambda stubs: stubs.sandboxes.ReleaseExec, calls.ReleaseExecRequest(sandbox=self.name, request_ids=keys)
+            )
+
+    def _later(self, method: Any, request: Any) -> None:
+        self._server.later(self._server.call(method, request))
+
+    # ---- files
+
+    @override
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        body = contents.encode() if isinstance(contents, str) else contents
+        with in_sandbox(file):
+            if len(body) <= WHOLE_BYTES:
+                request = calls.WriteFileRequest(sandbox=self.name, path=file, content=body)
+                await self._server.call(lambda stubs: stubs.sandboxes.WriteFile, request)
+            else:
+                await self._upload(file, body)
+
+    async def _upload(self, file: str, body: bytes) -> None:
+        async def pieces() -> AsyncIterator[calls.UploadFileRequest]:
+            yield calls.UploadFileRequest(sandbox=self.name, path=file)
+            for start in range(0, len(body), CHUNK_BYTES):
+                yield calls.UploadFileRequest(chunk=body[start : start + CHUNK_BYTES])
+
+        attempts = Attempts(self._server, repeat=True)
+        while True:
+            stubs = await self._server.stubs()
+            try:
+                await stubs.sandboxes.UploadFile(pieces(), metadata=self._server.metadata())
+                return
+            except AioRpcError as error:
+                await attempts.bear(error)
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    @override
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        if PurePosixPath(file).name in ("", "..") or file.rstrip("/").endswith("/.") or file in (".", "./"):
+            raise IsADirectoryError(21, "Is a directory", file)
+        body = bytearray()
+
+        def reopen(stubs: Stubs) -> Stream[calls.DownloadFileResponse]:
+            request = calls.DownloadFileRequest(
+                sandbox=self.name,
+                path=file,
+                offset=len(body),
+                max_bytes=max(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE - len(body), 1),
+            )
+            return stubs.sandboxes.DownloadFile(request, metadata=self._server.metadata())
+
+        with in_sandbox(file):
+            async for piece in self._server.follow(reopen):
+                body += piece.chunk
+        return body.decode() if text else bytes(body)
+
+    # ---- people
+
+    @override
+    async def connection(self, *, user: str | None = None) -> SandboxConnection:
+        try:
+            request = calls.GetSandboxRequest(name=self.name)
+            sandbox = await self._server.call(lambda stubs: stubs.sandboxes.GetSandbox, request)
+        except EvalfleetError as error:
+            raise ConnectionError(str(error)) from error
+        if sandbox.state != sandboxes.SANDBOX_STATE_READY:
+            state = sandboxes.SandboxState.Name(sandbox.state).removeprefix("SANDBOX_STATE_").lower()
+            raise ConnectionError(f"the sandbox is {state} {sandbox.state_reason}".strip())
+        place = await self._server.server()
+        command = ["evalfleet", "--server", place.address, "sandbox", "exec"]
+        command += ["--user", user] if user else []
+        return SandboxConnection(
+            type="evalfleet",
+            command=shlex.join([*command, "-i", self.name.rpartition("/")[2], "--", "bash", "-l"]),
+            container=self.name.rpartition("/")[2],
+        )
+
+    @override
+    def default_polling_interval(self) -> float:
+        return 0.2
+
+
+def _key() -> str:
+    return f"inspect-{uuid.uuid4().hex}"
+
+
+async def _created(server: Connection, request: calls.CreateSandboxRequest) -> sandboxes.Sandbox:
+    """Creates a sandbox. Where the server has no room it waits: other samples end, or an operator makes room."""
+    try:
+        while True:
+            try:
+                return await server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
+            except exceptions.SandboxQuota as full:
+                warn_once(logger, f"evalfleet: samples wait for room for their sandboxes: {full}")
+                await asyncio.sleep(full.retry_after or 1.0)
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            await _abandon(server, request)
+        raise
+
+
+async def _abandon(server: Connection, request: calls.CreateSandboxRequest) -> None:
+    """Stops a creation, and removes the sandbox if it has been made already."""
+    try:
+        cancel = calls.CancelSandboxRequest(parent=server.parent, request_id=request.request_id)
+        ended = await server.call(lambda stubs: stubs.sandboxes.CancelSandbox, cancel)
+        if ended.already_done:
+            sandbox = await server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
+            await EvalfleetSandbox(server, sandbox).delete()
+    except EvalfleetError as error:
+        logger.warning("evalfleet: a sandbox that is no longer wanted ends with its lease: %s", error)
+
+
+async def _listed(server: Connection, labels: dict[str, str]) -> list[sandboxes.Sandbox]:
+    request = calls.ListSandboxesRequest(parent=server.parent, page_size=1000, labels=labels)
+    pages = server.pages(lambda stubs: stubs.sandboxes.ListSandboxes, request)
+    return [sandbox async for page in pages for sandbox in page.sandboxes]
+
+
+async def _delete(server: Connection, chosen: list[sandboxes.Sandbox]) -> None:
+    await asyncio.gather(*(EvalfleetSandbox(server, sandbox).delete() for sandbox in chosen))
+
+
+def _left(left: list[sandboxes.Sandbox]) -> str:
+    lines = ["", "evalfleet: these sandboxes stay for a day:"]
+    for sandbox in left:
+        lines.append(f"  sample {sandbox.spec.labels[SAMPLE]}: {sandbox.name.rpartition('/')[2]}")
+    lines.append("look into one:  evalfleet sandbox exec -i ID -- bash -l")
+    lines.append("remove them:    inspect sandbox cleanup evalfleet [ID]")
+    return "\n".join(lines)
+
+
+def _result(result: sandboxes.ExecResult, limit: int, timeout: int | None) -> ExecResult[str]:
+    stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+    if result.timed_out:
+        late = TimeoutError(f"Command timed out after {timeout} seconds")
+        if stdout or stderr:
+            late.truncated_output = stdout + stderr  # type: ignore[attr-defined]
+        raise late
+    if result.stdout_bytes > limit or result.stderr_bytes > limit:
+        raise OutputLimitExceededError(
+            limit_str=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, truncated_output=stdout + stderr
+        )
+    return ExecResult(result.exit_code == 0, result.exit_code, stdout, stderr)

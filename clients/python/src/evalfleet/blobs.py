@@ -1,0 +1,64 @@
+"""Bodies of any size, which are stored by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from grpc import aio
+
+from evalfleet.blob.v1 import blob_service_pb2 as pb
+from evalfleet.connection import Attempts, Connection
+from evalfleet.content.v1.content_pb2 import BlobRef
+
+CHUNK_BYTES = 1 << 20
+
+
+class AsyncBlobs:
+    """The bodies of a project: datasets, files of sandboxes, large answers.
+
+    A body is stored once, under the SHA-256 of its bytes.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def put(self, body: bytes | str | os.PathLike[str], *, media_type: str = "") -> BlobRef:
+        """Stores bytes, a text as UTF-8, or the file at a path. Storing a body again has no effect."""
+        content = (
+            body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else Path(body).read_bytes()
+        )
+        return await self._upload(content, media_type)
+
+    async def _upload(self, content: bytes, media_type: str) -> BlobRef:
+        first = pb.UploadBlobRequest(
+            parent=self._connection.parent, media_type=media_type, hash=hashlib.sha256(content).hexdigest()
+        )
+
+        async def chunks() -> AsyncIterator[pb.UploadBlobRequest]:
+            yield first
+            for start in range(0, len(content), CHUNK_BYTES):
+                yield pb.UploadBlobRequest(chunk=content[start : start + CHUNK_BYTES])
+
+        attempts = Attempts(self._connection, repeat=True)
+        while True:
+            stubs = await self._connection.stubs()
+            try:
+                return await stubs.blobs.UploadBlob(chunks(), metadata=self._connection.metadata())
+            except aio.AioRpcError as error:
+                await attempts.bear(error)
+
+    async def get(self, hash: str) -> bytes:
+        """The bytes of a body."""
+        return b"".join([chunk async for chunk in self.stream(hash)])
+
+    async def stream(self, hash: str, *, offset: int = 0) -> AsyncIterator[bytes]:
+        """The bytes of a body in chunks, from an offset. It continues after a lost connection."""
+        request = pb.DownloadBlobRequest(parent=self._connection.parent, hash=hash, offset=offset)
+        async for piece in self._connection.follow(
+            lambda stubs: stubs.blobs.DownloadBlob(request, metadata=self._connection.metadata())
+        ):
+            request.offset += len(piece.chunk)
+            yield piece.chunk

@@ -1,0 +1,416 @@
+"""The client of programs without asyncio: the same methods as the asynchronous classes, which wait.
+
+Nothing is implemented twice. Each client has a thread with an event loop, on which the asynchronous client runs; a
+method
+here hands the call to that loop and waits for its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import grpc
+
+from evalfleet.agent.v1 import eval_pb2, run_pb2
+from evalfleet.blobs import AsyncBlobs
+from evalfleet.client import AsyncClient
+from evalfleet.evals import AsyncEval, AsyncEvals
+from evalfleet.models import AsyncModels
+from evalfleet.runs import AsyncRun, AsyncRuns
+from evalfleet.sandbox.v1 import sandbox_pb2
+from evalfleet.sandboxes import AsyncProcess, AsyncSandbox, AsyncSandboxes, Output
+
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Loop:
+    """A thread with an event loop. Any thread may use it, but not a process that was forked since."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="evalfleet", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it."""
+        if os.getpid() != self._process or self._loop.is_closed():
+            work.close()
+            if os.getpid() != self._process:
+                raise RuntimeError("this client is of the parent process; make one after the fork")
+            raise RuntimeError("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
+        """Iterates over what is produced on the loop."""
+
+        async def following() -> tuple[R] | None:
+            async for item in items:
+                return (item,)
+            return None
+
+        try:
+            while (found := self.run(following())) is not None:
+                yield found[0]
+        finally:
+            if hasattr(items, "aclose"):
+                self.run(items.aclose())
+
+    def close(self) -> None:
+        """Ends the thread."""
+        if os.getpid() == self._process and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+class Twin(Generic[A]):
+    """An object whose methods run those of its asynchronous twin."""
+
+    def __init__(self, loop: Loop, twin: A) -> None:
+        self._loop = loop
+        self._twin = twin
+
+    def __repr__(self) -> str:
+        return repr(self._twin)
+
+
+def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    """The method that waits for an asynchronous one."""
+
+    @functools.wraps(method)
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._loop.run(method(self._twin, *args, **kwargs))
+
+    return call
+
+
+def making(
+    kind: Callable[[Loop, R], T], method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]
+) -> Callable[Concatenate[Any, P], T]:
+    """The method that waits for an asynchronous one, and returns the twin of its result."""
+
+    @functools.wraps(method)
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return kind(self._loop, self._loop.run(method(self._twin, *args, **kwargs)))
+
+    return call
+
+
+def listing(
+    kind: Callable[[Loop, R], T], method: Callable[Concatenate[A, P], Coroutine[Any, Any, list[R]]]
+) -> Callable[Concatenate[Any, P], list[T]]:
+    """The method that waits for an asynchronous one, and returns the twins of its results."""
+
+    @functools.wraps(method)
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        return [kind(self._loop, found) for found in self._loop.run(method(self._twin, *args, **kwargs))]
+
+    return call
+
+
+def iterating(method: Callable[Concatenate[A, P], AsyncIterator[R]]) -> Callable[Concatenate[Any, P], Iterator[R]]:
+    """The method that iterates over what an asynchronous one yields."""
+
+    @functools.wraps(method)
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return self._loop.iterate(method(self._twin, *args, **kwargs))
+
+    return call
+
+
+class Models(Twin[AsyncModels]):
+    """Models of any configured provider: AsyncModels, waiting."""
+
+    generate = blocking(AsyncModels.generate)
+    stream = iterating(AsyncModels.stream)
+    count_tokens = blocking(AsyncModels.count_tokens)
+    list = blocking(AsyncModels.list)
+
+
+class Blobs(Twin[AsyncBlobs]):
+    """The bodies of a project: AsyncBlobs, waiting."""
+
+    put = blocking(AsyncBlobs.put)
+    get = blocking(AsyncBlobs.get)
+    stream = iterating(AsyncBlobs.stream)
+
+
+class Process(Twin[AsyncProcess]):
+    """A running command: AsyncProcess, waiting. Iterating over it yields its output."""
+
+    wait = blocking(AsyncProcess.wait)
+    write = blocking(AsyncProcess.write)
+    kill = blocking(AsyncProcess.kill)
+
+    @property
+    def pid(self) -> int:
+        """Its process id inside the sandbox."""
+        return self._twin.pid
+
+    @property
+    def key(self) -> str:
+        """The command's key."""
+        return self._twin.key
+
+    def __iter__(self) -> Iterator[Output]:
+        return self._loop.iterate(self._twin.__aiter__())
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.run(self._twin.__aexit__(kind, error, trace))
+
+
+class Sandbox(Twin[AsyncSandbox]):
+    """A sandbox: AsyncSandbox, waiting. At the end of a `with` block it is deleted."""
+
+    exec = blocking(AsyncSandbox.exec)
+    start = making(Process, AsyncSandbox.start)
+    read = blocking(AsyncSandbox.read)
+    read_text = blocking(AsyncSandbox.read_text)
+    write = blocking(AsyncSandbox.write)
+    list_files = blocking(AsyncSandbox.list_files)
+    remove = blocking(AsyncSandbox.remove)
+    upload = blocking(AsyncSandbox.upload)
+    download = blocking(AsyncSandbox.download)
+    renew = blocking(AsyncSandbox.renew)
+    delete = blocking(AsyncSandbox.delete)
+
+    def hold(self) -> None:
+        """Renews the lease from now on, until `delete` or the client's end."""
+
+        async def hold() -> None:
+            self._twin.hold()
+
+        self._loop.run(hold())
+
+    @property
+    def info(self) -> sandbox_pb2.Sandbox:
+        """The sandbox as it was created."""
+        return self._twin.info
+
+    @property
+    def name(self) -> str:
+        """`projects/…/sandboxes/…`."""
+        return self._twin.name
+
+    @property
+    def workdir(self) -> str:
+        """The absolute path of the working directory."""
+        return self._twin.workdir
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.delete()
+
+
+class Sandboxes(Twin[AsyncSandboxes]):
+    """The sandboxes of a project: AsyncSandboxes, waiting."""
+
+    create = making(Sandbox, AsyncSandboxes.create)
+    get = making(Sandbox, AsyncSandboxes.get)
+    drivers = blocking(AsyncSandboxes.drivers)
+    list = blocking(AsyncSandboxes.list)
+
+
+class Eval(Twin[AsyncEval]):
+    """An evaluation: AsyncEval, waiting."""
+
+    watch = iterating(AsyncEval.watch)
+    samples = blocking(AsyncEval.samples)
+    results = blocking(AsyncEval.results)
+    metrics = blocking(AsyncEval.metrics)
+    delete = blocking(AsyncEval.delete)
+    save_log = blocking(AsyncEval.save_log)
+
+    @property
+    def info(self) -> eval_pb2.Eval:
+        """The evaluation as the last call found it."""
+        return self._twin.info
+
+    @property
+    def name(self) -> str:
+        """`projects/…/evals/…`."""
+        return self._twin.name
+
+    @property
+    def state(self) -> str:
+        """`pending`, `running`, `succeeded`, `failed` or `cancelled`, as the last call found it."""
+        return self._twin.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, as the last call found it."""
+        return self._twin.ended
+
+    def refresh(self) -> Eval:
+        """Asks for its state."""
+        self._loop.run(self._twin.refresh())
+        return self
+
+    def wait(self, timeout: float | None = None) -> Eval:
+        """Waits until it has ended: `state` says how. After `timeout` seconds it raises DeadlineExceeded."""
+        self._loop.run(self._twin.wait(timeout))
+        return self
+
+    def cancel(self, reason: str = "") -> Eval:
+        """Stops it. It can be resumed."""
+        self._loop.run(self._twin.cancel(reason))
+        return self
+
+    def resume(self) -> Eval:
+        """Continues it after a cancel or a failure."""
+        self._loop.run(self._twin.resume())
+        return self
+
+
+class Evals(Twin[AsyncEvals]):
+    """The evaluations of a project: AsyncEvals, waiting."""
+
+    create = making(Eval, AsyncEvals.create)
+    get = making(Eval, AsyncEvals.get)
+    list = listing(Eval, AsyncEvals.list)
+
+
+class Run(Twin[AsyncRun]):
+    """A run: AsyncRun, waiting."""
+
+    output = blocking(AsyncRun.output)
+    messages = blocking(AsyncRun.messages)
+    watch = iterating(AsyncRun.watch)
+    post = blocking(AsyncRun.post)
+    delete = blocking(AsyncRun.delete)
+
+    @property
+    def info(self) -> run_pb2.Run:
+        """The run as the last call found it."""
+        return self._twin.info
+
+    @property
+    def name(self) -> str:
+        """`projects/…/runs/…`."""
+        return self._twin.name
+
+    @property
+    def state(self) -> str:
+        """`pending`, `running`, `waiting`, `scoring`, `succeeded`, `failed` or `cancelled`, as last found."""
+        return self._twin.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, as the last call found it."""
+        return self._twin.ended
+
+    def refresh(self, *, full: bool = False) -> Run:
+        """Asks for its state; with `full` also for conversation, output and store."""
+        self._loop.run(self._twin.refresh(full=full))
+        return self
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Waits until it has ended: `state` says how. After `timeout` seconds it raises DeadlineExceeded."""
+        self._loop.run(self._twin.wait(timeout))
+        return self
+
+    def cancel(self, reason: str = "") -> Run:
+        """Ends it."""
+        self._loop.run(self._twin.cancel(reason))
+        return self
+
+
+class Runs(Twin[AsyncRuns]):
+    """The runs of a project: AsyncRuns, waiting."""
+
+    create = making(Run, AsyncRuns.create)
+    get = making(Run, AsyncRuns.get)
+    list = listing(Run, AsyncRuns.list)
+
+
+class Client:
+    """A client of one server. It connects on first use; any thread may use it.
+
+        with Client() as client:
+            print(client.models.generate("openai/gpt-4o-mini", "Why is the sky blue?"))
+
+    Its arguments are those of AsyncClient, and its methods wait where those of AsyncClient are awaited. A process that
+    was forked needs a client of its own.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        project: str = "default",
+        start: bool | str = False,
+        patience: float = 30.0,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        self._loop = Loop()
+
+        async def make() -> AsyncClient:
+            return AsyncClient(
+                server,
+                token=token,
+                token_file=token_file,
+                data_dir=data_dir,
+                project=project,
+                start=start,
+                patience=patience,
+                credentials=credentials,
+            )
+
+        try:
+            self._twin = self._loop.run(make())
+        except BaseException:
+            self._loop.close()
+            raise
+        self.models = Models(self._loop, self._twin.models)
+        self.sandboxes = Sandboxes(self._loop, self._twin.sandboxes)
+        self.evals = Evals(self._loop, self._twin.evals)
+        self.runs = Runs(self._loop, self._twin.runs)
+        self.blobs = Blobs(self._loop, self._twin.blobs)
+
+    def __enter__(self) -> Client:
+        self.server()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def server(self) -> str:
+        """The server's address."""
+        return self._loop.run(self._twin.server())
+
+    def close(self) -> None:
+        """Ends the connection, and the server if this client has started it. Closing again has no effect."""
+        try:
+            self._loop.run(self._twin.close())
+        except RuntimeError:
+            return
+        self._loop.close()

@@ -1,0 +1,356 @@
+"""The connection to a server: authentication, repetition of calls, and errors by reason."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import grpc
+from google.protobuf.descriptor_pb2 import MethodOptions
+from google.protobuf.message import Message
+from grpc import aio
+
+from evalfleet import offload
+from evalfleet._error import EvalfleetError, from_rpc
+from evalfleet.agent.v1 import eval_service_pb2, run_service_pb2
+from evalfleet.agent.v1.eval_service_pb2_grpc import EvalServiceStub
+from evalfleet.agent.v1.run_service_pb2_grpc import RunServiceStub
+from evalfleet.blob.v1 import blob_service_pb2
+from evalfleet.blob.v1.blob_service_pb2_grpc import BlobServiceStub
+from evalfleet.content.v1.content_pb2 import BlobRef
+from evalfleet.discovery import Place, Server, StartedServer
+from evalfleet.exceptions import DeadlineExceeded, NotBuiltYet, ServerUnreachable
+from evalfleet.model.v1 import model_service_pb2
+from evalfleet.model.v1.model_service_pb2_grpc import ModelServiceStub
+from evalfleet.sandbox.v1 import sandbox_service_pb2
+from evalfleet.sandbox.v1.sandbox_service_pb2_grpc import SandboxServiceStub
+from evalfleet.tool.v1 import tool_service_pb2
+from evalfleet.tool.v1.tool_service_pb2_grpc import ToolServiceStub
+from evalfleet.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+Result = TypeVar("Result")
+Item = TypeVar("Item", covariant=True)
+
+MAX_MESSAGE_BYTES = 20 << 20
+"""The transport's bound. It exceeds the server's (4 MiB), so that the server's error says which bound a message
+exceeds."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
+"""Seconds between attempts of a call; each pause is twice the one before."""
+SILENCE_SECONDS = 60.0
+"""A stream that sends nothing for so long, not even one of the heartbeats that come every 15 s, is taken for lost."""
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # The server of a machine that went away without a word is noticed.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 3_000),
+    # Each client has its own connection, so that closing one ends no other's.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+_SERVICES = [
+    service
+    for file in (
+        blob_service_pb2,
+        eval_service_pb2,
+        model_service_pb2,
+        run_service_pb2,
+        sandbox_service_pb2,
+        tool_service_pb2,
+    )
+    for service in file.DESCRIPTOR.services_by_name.values()
+]
+# Requests of methods that may be called twice as well as once, as the protocol states.
+_IDEMPOTENT = {
+    method.input_type.full_name
+    for service in _SERVICES
+    for method in service.methods
+    if method.GetOptions().idempotency_level != MethodOptions.IDEMPOTENCY_UNKNOWN
+}
+
+
+def repeatable(request: Message) -> bool:
+    """Whether a call may be repeated after a lost connection: its method is idempotent, or it has a key."""
+    return request.DESCRIPTOR.full_name in _IDEMPOTENT or bool(getattr(request, "request_id", ""))
+
+
+class Stubs:
+    """The generated stubs of the services, for calls that the rest of the package does not wrap."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self.blobs = BlobServiceStub(channel)
+        self.evals = EvalServiceStub(channel)
+        self.models = ModelServiceStub(channel)
+        self.runs = RunServiceStub(channel)
+        self.sandboxes = SandboxServiceStub(channel)
+        self.tools = ToolServiceStub(channel)
+        self.workers = WorkerServiceStub(channel)
+
+
+class Stream(Protocol[Item]):
+    """A call that is answered by a stream."""
+
+    def __aiter__(self) -> AsyncIterator[Item]: ...
+
+    def cancel(self) -> bool:
+        """Ends it."""
+        ...
+
+
+class Connection:
+    """A connection to a server, which is found and dialled on first use. It belongs to one event loop.
+
+    Calls that fail because the server is away are repeated for `patience` seconds, if the protocol makes that safe:
+    the method is idempotent, or the call
+    has a key. A server that was found by its data directory is looked up again meanwhile, as it may be back at another
+    address.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        project: str,
+        patience: float,
+        start: bool | str,
+        credentials: grpc.ChannelCredentials | None,
+    ) -> None:
+        self.parent = f"projects/{project}"
+        self.patience = patience
+        self._place = place
+        self._start = start
+        self._credentials = credentials
+        self._lock = asyncio.Lock()
+        self._server: Server | None = None
+        self._started: StartedServer | None = None
+        self._channel: aio.Channel | None = None
+        self._stubs: Stubs | None = None
+        self._later: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def server(self) -> Server:
+        """The server, which is started if there is none and the client was made with `start`."""
+        await self.stubs()
+        assert self._server is not None
+        return self._server
+
+    async def stubs(self) -> Stubs:
+        """The generated stubs over this connection. Their calls need `metadata()`, and raise errors of gRPC."""
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        async with self._lock:
+            if self._stubs is None:
+                await self._dial(await self._find())
+            assert self._stubs is not None
+            return self._stubs
+
+    def metadata(self) -> list[tuple[str, str]]:
+        """What every call sends."""
+        assert self._server is not None, "stubs() comes first"
+        return [("authorization", f"Bearer {self._server.token}")]
+
+    async def _find(self) -> Server:
+        try:
+            return self._place.find()
+        except ServerUnreachable:
+            if not self._start:
+                raise
+        self._started = await StartedServer.start(self._place, self._start if isinstance(self._start, str) else None)
+        return self._place.find()
+
+    async def _dial(self, server: Server) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+        if self._credentials is None:
+            self._channel = aio.insecure_channel(server.address, options=_OPTIONS)
+        else:
+            self._channel = aio.secure_channel(server.address, self._credentials, options=_OPTIONS)
+        self._server, self._stubs = server, Stubs(self._channel)
+
+    async def look_again(self) -> None:
+        """Dials another address if the server of the data directory is back at one."""
+        async with self._lock:
+            try:
+                server = self._place.find()
+            except EvalfleetError:
+                return
+            if self._server is not None and (server.address, server.token) != (
+                self._server.address,
+                self._server.token,
+            ):
+                await self._dial(server)
+
+    async def call(
+        self,
+        method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        timeout: float | None = None,
+    ) -> Response:
+        """Makes a call, again if it is cut and may be repeated. Large values of its messages travel as blobs.
+
+        `timeout` bounds all of it, in seconds; then it raises `DeadlineExceeded`.
+        """
+        return await self.within(timeout, self._call(method, request))
+
+    async def _call(
+        self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
+    ) -> Response:
+        request = await offload.put(request, self._put_blob)
+        attempts = Attempts(self, repeatable(request))
+        while True:
+            stubs = await self.stubs()
+            try:
+                response = await method(stubs)(request, metadata=self.metadata())
+            except aio.AioRpcError as error:
+                await attempts.bear(error)
+            else:
+                return await offload.take(response, self._get_blob)
+
+    async def pages(
+        self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
+    ) -> AsyncIterator[Response]:
+        """The pages of a list, from the request's on."""
+        following: Any = request
+        while True:
+            page: Any = await self.call(method, following)
+            yield page
+            if not page.next_page_token:
+                return
+            following.page_token = page.next_page_token
+
+    async def follow(
+        self, reopen: Callable[[Stubs], Stream[Response]], *, quiet: float | None = SILENCE_SECONDS
+    ) -> AsyncIterator[Response]:
+        """Reads a stream to its end. After a cut `reopen` is called again, and makes the call that continues."""
+        attempts = Attempts(self, repeat=True)
+        while True:
+            stream = reopen(await self.stubs())
+            messages = stream.__aiter__()
+            try:
+                while True:
+                    message = await asyncio.wait_for(messages.__anext__(), quiet)
+                    attempts.succeeded()
+                    yield await offload.take(message, self._get_blob)
+            except StopAsyncIteration:
+                return
+            except aio.AioRpcError as error:
+                await attempts.bear(error)
+            except asyncio.TimeoutError:
+                pass
+            finally:
+                stream.cancel()
+
+    async def within(self, timeout: float | None, work: Coroutine[Any, Any, Result]) -> Result:
+        """Bounds work in time."""
+        try:
+            return await asyncio.wait_for(work, timeout)
+        except asyncio.TimeoutError as late:
+            if isinstance(late, EvalfleetError):
+                raise
+            raise DeadlineExceeded(
+                f"the call did not end within {timeout:g} s", code=grpc.StatusCode.DEADLINE_EXCEEDED
+            ) from None
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does work in the background whose failure does not matter, such as releasing a result.
+
+        `close` waits for it.
+        """
+
+        async def quietly() -> None:
+            with contextlib.suppress(EvalfleetError, aio.AioRpcError, RuntimeError):
+                await work
+
+        task = asyncio.ensure_future(quietly())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Does work in the background until `close` cancels it."""
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    async def close(self) -> None:
+        """Ends the connection, and the server if this client has started it."""
+        if self._closed:
+            return
+        for task in self._background:
+            task.cancel()
+        if self._later:
+            await asyncio.wait(self._later, timeout=5)
+        self._closed = True
+        if self._channel is not None:
+            await self._channel.close()
+        if self._started is not None:
+            await self._started.stop()
+
+    async def _put_blob(self, value: bytes) -> BlobRef:
+        from evalfleet.blobs import AsyncBlobs
+
+        return await AsyncBlobs(self).put(value)
+
+    async def _get_blob(self, ref: BlobRef) -> bytes:
+        from evalfleet.blobs import AsyncBlobs
+
+        return await AsyncBlobs(self).get(ref.hash)
+
+
+class Attempts:
+    """How long a call has been failing, and what to do about it."""
+
+    def __init__(self, connection: Connection, repeat: bool) -> None:
+        self._connection = connection
+        self._repeat = repeat
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """Begins to count anew."""
+        self._since = time.monotonic()
+        self._pause = FIRST_PAUSE
+
+    async def bear(self, error: aio.AioRpcError) -> None:
+        """Waits for the next attempt, or raises the failure if there should be none."""
+        failure = self.failure(error)
+        pause = max(failure.retry_after or 0.0, self._pause * random.uniform(0.8, 1.2))  # noqa: S311
+        if failure.again == "no" or not (self._repeat or failure.again == "yes, not begun"):
+            raise failure from error
+        if time.monotonic() + pause - self._since > self._connection.patience:
+            raise failure from error
+        await asyncio.sleep(pause)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        if isinstance(failure, ServerUnreachable):
+            await self._connection.look_again()
+
+    def failure(self, error: aio.AioRpcError) -> EvalfleetError:
+        """The exception for a failed call, with what this client knows about the server."""
+        failure = from_rpc(error)
+        server = self._connection._server
+        if failure.reason or server is None:
+            return failure
+        if failure.code is grpc.StatusCode.UNAVAILABLE:
+            return ServerUnreachable(
+                f"the server at {server.address} does not answer ({failure.message}); "
+                "start it with `evalfleet serve`, or name another"
+            )
+        if failure.code is grpc.StatusCode.UNIMPLEMENTED:
+            version = f", version {server.version}," if server.version else ""
+            return NotBuiltYet(
+                f"the server at {server.address}{version} does not have this call ({failure.message}); "
+                "it is of another version than this package, or no evalfleet server",
+                code=failure.code,
+            )
+        return failure

@@ -1,0 +1,61 @@
+package transport_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+)
+
+// Bodies of all lengths arrive whole, also several on one connection, and one that is shorter than it should be fails.
+func TestBodiesArriveWhole(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		_, _ = w.Write(body)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	client := transport.NewClient()
+	t.Cleanup(client.CloseIdleConnections)
+	for _, size := range []int{0, 1, 2_000, 3 << 10, 3<<10 + 1, 4 << 10, 100_000, 3 << 20} {
+		text := strings.Repeat("x", size)
+		b, err := buffer.Of(func(dst []byte) ([]byte, error) { return append(dst, text...), nil })
+		require.NoError(t, err)
+		post, err := transport.NewPost(t.Context(), server.URL, b)
+		require.NoError(t, err)
+		b.Release()
+		answer, err := client.Do(post)
+		require.NoError(t, err)
+		got, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		assert.Equal(t, text, string(got))
+	}
+	assert.EqualValues(t, 1, connections.Load())
+
+	short := buffer.New()
+	short.Bytes = append(short.Bytes, strings.Repeat("x", 10_000)...)
+	post, err := transport.NewPost(t.Context(), server.URL, short)
+	require.NoError(t, err)
+	short.Release()
+	post.ContentLength++
+	_, err = client.Do(post) //nolint:bodyclose // It fails.
+	require.Error(t, err)
+}
