@@ -113,6 +113,10 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 			m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), tools))
 			continue
 		}
+		if call := it.computerCall(); call != nil {
+			m.ToolCalls = append(m.ToolCalls, call)
+			continue
+		}
 		list.Parts = append(list.Parts, it.parts()...)
 		choice.Logprobs = appendLogprobs(choice.GetLogprobs(), it.Content)
 	}
