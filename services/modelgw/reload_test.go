@@ -2,7 +2,9 @@ package modelgw_test
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -124,4 +126,26 @@ func TestAServiceThatHasStoppedIsNotReloaded(t *testing.T) {
 	g.gateway.close()
 	current.OpenAI.APIKey = config.NewSecret("new-key")
 	assert.ErrorContains(t, g.service.Reload(t.Context(), current), "modelgw has stopped")
+}
+
+// A provider that is replaced keeps no idle connection.
+func TestAReloadClosesIdleConnections(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{}, 9)
+	v := &vendor{Server: httptest.NewUnstartedServer(says(http.StatusOK, "application/json", whole))}
+	v.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	v.Start()
+	t.Cleanup(v.Close)
+	g, reload := reloadedWith(t, v)
+	for range 2 {
+		_, err := g.models.Generate(waittest.Context(t), openaiAsks("q"))
+		require.NoError(t, err)
+	}
+	assert.Empty(t, closed)
+	reload(func(c *modelgw.Config) { c.OpenAI.APIKey = config.NewSecret("another") })
+	waittest.For(t, closed, "the end of the idle connection")
 }

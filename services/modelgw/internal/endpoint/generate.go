@@ -39,7 +39,11 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	below := cmp.Or(x.address.below(), "/count_tokens")
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
-		return r.run(ctx, &generate.Call{Model: r.model.Pick(nil, nil, r.serves), Origin: x.origin()}, nil)
+		model := r.model
+		if model.HasKeys() {
+			model = model.Pick(beginning(r.body.Bytes), nil, r.serves)
+		}
+		return r.run(ctx, &generate.Call{Model: model, Origin: x.origin()}, nil)
 	}, e.estimate)
 }
 

@@ -115,6 +115,8 @@ type Outcome struct {
 	// that another one is ready.
 	tried   []int
 	another bool
+	// forbidden end the rests of the credentials that were refused the request alone.
+	forbidden []func()
 	// Earlier are the attempts at other models before.
 	Earlier int
 	// streamed means that the current attempt has delivered a piece of an answer.
