@@ -11,6 +11,11 @@ type Billing struct {
 	Mode string
 }
 
+// Biller is a [Response] that says more of its price than its usage does.
+type Biller interface {
+	Billing() Billing
+}
+
 // With returns the billing of an answer whose further part says more: numbers of a stream replace former ones.
 func (b Billing) With(more Billing) Billing {
 	if more.LongCacheWrite != nil {

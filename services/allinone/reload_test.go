@@ -30,7 +30,7 @@ func TestAReloadReachesTheServicesOfTheProcess(t *testing.T) {
 	}
 	assert.False(t, priced())
 	next := cfg
-	next.Modelgw.Prices = map[string]modelgw.Price{"openai/ours": {Input: new(1.0), Output: new(2.0)}}
+	next.Modelgw.Prices = map[string]modelgw.Price{"openai/ours": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}}
 	next.Modelgw.OpenAI.APIKey = config.NewSecret("k")
 	require.NoError(t, s.Reload(t.Context(), next))
 	assert.True(t, priced())

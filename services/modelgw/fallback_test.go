@@ -23,7 +23,7 @@ func fallsBack(to ...string) setup {
 	return func(c *modelgw.Config, _ *modelgw.Deps) {
 		c.Fallbacks = map[string][]string{"openai/gpt-4o": append([]string{"mistral/mistral-large-latest"}, to...)}
 		c.Endpoints.MaxRetries = 0
-		c.Prices = map[string]modelgw.Price{"mockllm/model": {Input: new(1e6), Output: new(1e6)}, "openai/gpt-4o": {Input: new(5e6), Output: new(5e6)}}
+		c.Prices = map[string]modelgw.Price{"mockllm/model": {Rates: modelgw.Rates{Input: new(1e6), Output: new(1e6)}}, "openai/gpt-4o": {Rates: modelgw.Rates{Input: new(5e6), Output: new(5e6)}}}
 	}
 }
 

@@ -228,3 +228,77 @@ func TestAnAttemptThatIsCutShortMakesNoKeyRest(t *testing.T) {
 		assert.NotEqual(t, "evalfleet_model_key_rests_total", family.GetName())
 	}
 }
+
+// A request that every key is refused makes none rest: other conversations keep their keys.
+func TestARequestThatIsForbiddenRestsNoKey(t *testing.T) {
+	t.Parallel()
+	var v *vendor
+	v = vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(string(<-v.body), "forbidden") {
+			says(http.StatusForbidden, "application/json", `{"error":{"message":"this prompt is not allowed"}}`)(w, r)
+			return
+		}
+		says(http.StatusOK, "application/json", whole)(w, r)
+	})
+	g := serveWeb(t, v, twoKeys)
+	key := map[int]int32{}
+	for n := range 12 {
+		answer, err := g.models.Generate(waittest.Context(t), openaiAsks(strings.Repeat("q", n+1)))
+		require.NoError(t, err)
+		key[n] = answer.GetKey()
+	}
+	_, err := g.models.Generate(waittest.Context(t), openaiAsks("forbidden"))
+	require.ErrorContains(t, err, "this prompt is not allowed")
+	for n := range 12 {
+		answer, err := g.models.Generate(waittest.Context(t), openaiAsks(strings.Repeat("q", n+1)))
+		require.NoError(t, err)
+		assert.Equal(t, key[n], answer.GetKey())
+		assert.Empty(t, answer.GetFailedAttempts())
+	}
+	assert.Len(t, v.asked, 12+2+12, "each key was asked once for what is forbidden")
+}
+
+// A count of tokens has the key of its conversation, in either lane.
+func TestACountOfTokensHasTheKeyOfItsConversation(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"type":"message","role":"assistant","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`
+		if strings.HasSuffix(r.URL.Path, "/count_tokens") {
+			answer = `{"input_tokens":7}`
+		}
+		says(http.StatusOK, "application/json", answer)(w, r)
+	})
+	g := serveMessages(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.Keys = []provider.Key{{APIKey: config.NewSecret("key-one")}, {APIKey: config.NewSecret("key-two")}}
+	})
+	used := map[string]bool{}
+	keys := func() []string {
+		var all []string
+		for len(v.asked) > 0 {
+			r := <-v.asked
+			all = append(all, r.Header.Get("X-Api-Key"))
+		}
+		return all
+	}
+	for n := range 8 {
+		question := strings.Repeat("q", n+1)
+		_, err := g.models.Generate(waittest.Context(t), &modelv1.GenerateRequest{
+			Parent: project, Model: "anthropic/claude-3-5-haiku", ModelArgsJson: `{"streaming":false}`, Messages: []*modelv1.ChatMessage{chat.User(question)},
+		})
+		require.NoError(t, err)
+		_, err = g.models.CountTokens(waittest.Context(t), &modelv1.CountTokensRequest{Parent: project, Model: "anthropic/claude-3-5-haiku", Messages: []*modelv1.ChatMessage{chat.User(question)}})
+		require.NoError(t, err)
+		asked := keys()
+		require.Len(t, asked, 2)
+		assert.Equal(t, asked[0], asked[1], question)
+		used[asked[0]] = true
+
+		body := `{"model":"anthropic/claude-3-5-haiku","max_tokens":5,"messages":[{"role":"user","content":"` + question + `"}]}`
+		read(t, g.post(t, "/v1/messages", body))
+		read(t, g.post(t, "/v1/messages/count_tokens", strings.Replace(body, `"max_tokens":5,`, "", 1)))
+		asked = keys()
+		require.Len(t, asked, 2)
+		assert.Equal(t, asked[0], asked[1], question)
+	}
+	assert.Greater(t, len(used), 1)
+}

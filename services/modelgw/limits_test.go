@@ -80,7 +80,7 @@ func TestABudgetEndsCallsAndAHigherOneLetsThemOn(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(c *modelConfig, _ *modelDeps) {
 		c.Budgets = map[string]modelgw.Budget{project: {MaxTokens: new(int64(10))}}
-		c.Prices = map[string]modelgw.Price{"mockllm/model": {Input: new(1.0), Output: new(2.0)}}
+		c.Prices = map[string]modelgw.Price{"mockllm/model": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}}
 	})
 	script := `{"outputs": [{"output": {"text": "x", "usage": {"input_tokens": 4, "output_tokens": 8, "total_tokens": 12}}}]}`
 	answer, err := g.models.Generate(t.Context(), ask(script, "q"))

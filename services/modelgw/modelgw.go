@@ -254,7 +254,9 @@ type Service struct {
 	closed    bool
 	cfg       Config
 	deps      Deps
-	closers   []func() error
+	// closers end what the providers and stores have open: by vendor, of which a reload replaces some, and of the rest.
+	vendorClosers map[string]func() error
+	closers       []func() error
 }
 
 // New makes the service. Close ends it.
@@ -371,6 +373,9 @@ func (s *Service) close() error {
 	defer s.reloading.Unlock()
 	s.closed = true
 	err := s.registry.Close()
+	for _, name := range slices.Sorted(maps.Keys(s.vendorClosers)) {
+		err = errors.Join(err, s.vendorClosers[name]())
+	}
 	for _, closer := range s.closers {
 		err = errors.Join(err, closer())
 	}

@@ -17,8 +17,17 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Price is what a model costs, in dollars per million tokens.
+// Price is what a model costs.
 type Price struct {
+	// Rates are those of plain calls.
+	Rates `yaml:",inline"`
+	// Modes are the prices of further modes of the provider, by its own words, such as `flex`, `priority` or `fast`. A mode
+	// that is left out has no known price.
+	Modes map[string]Rates `yaml:"modes"`
+}
+
+// Rates are dollars per million tokens.
+type Rates struct {
 	// Input is the price of input at the full rate. Required.
 	Input *float64 `yaml:"input"`
 	// Output is the price of output, reasoning included. Required.
@@ -38,7 +47,15 @@ func priceFaults(key string, prices map[string]Price) (faults []error) {
 }
 
 // faults are the errors in the price of a model, whose key is name.
-func (p Price) faults(name string) (faults []error) {
+func (p Price) faults(name string) []error {
+	faults := p.Rates.faults(name)
+	for _, mode := range slices.Sorted(maps.Keys(p.Modes)) {
+		faults = append(faults, p.Modes[mode].faults(name+".modes."+mode)...)
+	}
+	return faults
+}
+
+func (p Rates) faults(name string) (faults []error) {
 	for _, part := range []struct {
 		name     string
 		dollars  *float64
@@ -86,12 +103,22 @@ func ReadPrices(ctx context.Context, path string) (map[string]Price, error) {
 func pricesOf(known *modeldata.Data, configured map[string]Price) generate.Prices {
 	all := generate.Prices(known.Prices())
 	for model, p := range configured {
-		input := orElse(p.Input, 0)
-		all[model] = &modelv1.Prices{
-			Input: input, Output: orElse(p.Output, 0), InputCacheWrite: orElse(p.InputCacheWrite, input), InputCacheRead: orElse(p.InputCacheRead, input),
+		all[model] = p.proto()
+		for mode, rates := range p.Modes {
+			if all[model].Modes == nil {
+				all[model].Modes = map[string]*modelv1.Prices{}
+			}
+			all[model].Modes[mode] = rates.proto()
 		}
 	}
 	return all
+}
+
+func (p Rates) proto() *modelv1.Prices {
+	input := orElse(p.Input, 0)
+	return &modelv1.Prices{
+		Input: input, Output: orElse(p.Output, 0), InputCacheWrite: orElse(p.InputCacheWrite, input), InputCacheRead: orElse(p.InputCacheRead, input),
+	}
 }
 
 func orElse(dollars *float64, absent float64) float64 {

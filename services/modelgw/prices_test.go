@@ -1,11 +1,15 @@
 package modelgw_test
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	messages "github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -23,11 +27,12 @@ func TestAPriceLeavesNothingFree(t *testing.T) {
 		return cfg, cfg.Validate()
 	}
 	for document, fault := range map[string]string{
-		`prices: {mockllm/model: {output: 1}}`:                                   "prices.mockllm/model.input: is missing; give 0 for what costs nothing",
-		`prices: {mockllm/model: {input: 1}}`:                                    "prices.mockllm/model.output: is missing",
-		`prices: {mockllm/model: {input: -1, output: 1}}`:                        "prices.mockllm/model.input: must be a number that is not negative",
-		`prices: {mockllm/model: {input: 1, output: .inf}}`:                      "prices.mockllm/model.output: must be a number",
-		`prices: {mockllm/model: {input: 1, output: 1, input_cache_read: .nan}}`: "prices.mockllm/model.input_cache_read: must be a number",
+		`prices: {mockllm/model: {output: 1}}`:                                      "prices.mockllm/model.input: is missing; give 0 for what costs nothing",
+		`prices: {mockllm/model: {input: 1}}`:                                       "prices.mockllm/model.output: is missing",
+		`prices: {mockllm/model: {input: -1, output: 1}}`:                           "prices.mockllm/model.input: must be a number that is not negative",
+		`prices: {mockllm/model: {input: 1, output: .inf}}`:                         "prices.mockllm/model.output: must be a number",
+		`prices: {mockllm/model: {input: 1, output: 1, modes: {flex: {input: 1}}}}`: "prices.mockllm/model.modes.flex.output: is missing",
+		`prices: {mockllm/model: {input: 1, output: 1, input_cache_read: .nan}}`:    "prices.mockllm/model.input_cache_read: must be a number",
 	} {
 		_, err := priced(document)
 		require.ErrorContains(t, err, fault, document)
@@ -49,7 +54,7 @@ func TestBuiltInPricesAreReplacedByTheConfiguration(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(c *modelConfig, _ *modelDeps) {
 		c.OpenAI.APIKey = config.NewSecret("k")
-		c.Prices = map[string]modelgw.Price{"openai/gpt-5.4": {Input: new(1.0), Output: new(2.0)}, "openai/mine": {Input: new(1.0), Output: new(2.0)}}
+		c.Prices = map[string]modelgw.Price{"openai/gpt-5.4": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}, "openai/mine": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}}
 		c.Budgets = map[string]modelgw.Budget{"projects/default": {MaxCost: new(1.0)}}
 	})
 	priced := func(model string) (*modelv1.Prices, error) {
@@ -74,6 +79,101 @@ func TestBuiltInPricesAreReplacedByTheConfiguration(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, m.GetPricesSource(), source)
 		assert.Equal(t, source == "", m.GetPrices() == nil, model)
+	}
+}
+
+// What an answer costs goes by the mode that it names, in each lane and format. A mode without a price is refused before
+// anything is sent where dollars are bounded, and else the sum says that it is partial.
+func TestAModeOfTheServerHasItsOwnPrice(t *testing.T) {
+	t.Parallel()
+	const chat = `{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000000,"completion_tokens":0,"total_tokens":1000000}%s}`
+	const stream = `data: {"id":"1","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]%s}` + "\n\n" +
+		`data: {"id":"1","choices":[],"usage":{"prompt_tokens":1000000,"completion_tokens":0,"total_tokens":1000000}%[1]s}` + "\n\ndata: [DONE]\n\n"
+	const response = `{"id":"1","status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]}],"usage":{"input_tokens":1000000,"output_tokens":0,"total_tokens":1000000}%s}`
+	question := `"model":"openai/m","messages":[{"role":"user","content":"q"}]`
+	type lane struct {
+		kind, answer string
+		ask          func(t *testing.T, w *web, tier string) (status int)
+	}
+	relayed := func(path, request string) func(*testing.T, *web, string) int {
+		return func(t *testing.T, w *web, tier string) int {
+			t.Helper()
+			answer := w.post(t, path, `{`+request+tier+`}`)
+			read(t, answer)
+			return answer.StatusCode
+		}
+	}
+	canonical := func(args string) func(*testing.T, *web, string) int {
+		return func(t *testing.T, w *web, tier string) int {
+			t.Helper()
+			_, err := w.models.Generate(t.Context(), &modelv1.GenerateRequest{
+				Parent: project, Model: "openai/m", Messages: []*modelv1.ChatMessage{messages.User("q")},
+				ModelArgsJson: `{` + strings.TrimPrefix(args+tier, ",") + `}`,
+			})
+			if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN) {
+				return http.StatusBadRequest
+			}
+			require.NoError(t, err)
+			return http.StatusOK
+		}
+	}
+	for name, l := range map[string]lane{
+		"relayed":           {"application/json", chat, relayed("/v1/chat/completions", question)},
+		"relayed stream":    {"text/event-stream", stream, relayed("/v1/chat/completions", question+`,"stream":true,"stream_options":{"include_usage":true}`)},
+		"relayed responses": {"application/json", response, relayed("/v1/responses", `"model":"openai/m","input":"q"`)},
+		"chat":              {"application/json", chat, canonical(`"responses_api":false`)},
+		"stream":            {"text/event-stream", stream, canonical(`"responses_api":false,"streaming":true`)},
+		"responses":         {"application/json", response, canonical(`"responses_api":true`)},
+	} {
+		for mode, tt := range map[string]struct {
+			asked, answered string
+			bounded         bool
+			cost            float64
+			partial         bool
+			refused         bool
+		}{
+			"plain":                           {cost: 4},
+			"flex":                            {asked: "flex", answered: "flex", bounded: true, cost: 2},
+			"flex that the server did not do": {asked: "flex", answered: "default", bounded: true, cost: 4},
+			"flex that the server chose":      {asked: "auto", answered: "flex", bounded: true, cost: 2},
+			"an unknown mode":                 {asked: "scale", answered: "scale", partial: true},
+			"an unknown mode within a bound":  {asked: "scale", bounded: true, refused: true},
+			"an unknown mode, not asked for":  {answered: "scale", bounded: true, partial: true},
+		} {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				tier := func(word string) string {
+					if word == "" {
+						return ""
+					}
+					return `,"service_tier":"` + word + `"`
+				}
+				v := vendorWith(t, says(http.StatusOK, l.kind, fmt.Sprintf(l.answer, tier(tt.answered))))
+				w := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+					c.Prices = map[string]modelgw.Price{"openai/m": {Rates: modelgw.Rates{Input: new(4.0), Output: new(8.0)}, Modes: map[string]modelgw.Rates{"flex": {Input: new(2.0), Output: new(4.0)}}}}
+					c.OpenAI.ResponsesAPI = nil
+					if strings.Contains(name, "responses") {
+						throughResponses(c, nil)
+					}
+					if tt.bounded {
+						c.Budgets = map[string]modelgw.Budget{project: {MaxCost: new(100.0)}}
+					}
+				})
+				status := l.ask(t, w, tier(tt.asked))
+				if tt.refused {
+					assert.Equal(t, http.StatusBadRequest, status)
+					assert.Empty(t, v.asked, "nothing was sent")
+					return
+				}
+				assert.Equal(t, http.StatusOK, status)
+				require.Eventually(t, func() bool { return w.spent(t) == 1_000_000 }, waitLimit, tick)
+				budgets, err := w.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+				require.NoError(t, err)
+				require.Len(t, budgets.GetBudgets(), 1)
+				assert.InDelta(t, tt.cost, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
+				assert.Equal(t, tt.partial, budgets.GetBudgets()[0].GetCostPartial())
+			})
+		}
 	}
 }
 

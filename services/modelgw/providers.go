@@ -29,6 +29,8 @@ type vendor struct {
 	key string
 	// kind returns the provider, and a function that closes what it opened.
 	kind func(*Config, *Deps) (provider.Kind, func() error, error)
+	// endsCalls means that this function ends calls in flight too; others close idle connections alone.
+	endsCalls bool
 	// own are the addresses of the account `default`, by the names under which an operator sets them; nil if there are
 	// none.
 	own func(*Config) map[string]string
@@ -88,7 +90,7 @@ var vendors = []vendor{
 		},
 	},
 	{
-		name: grok.Name,
+		name: grok.Name, endsCalls: true,
 		kind: plain(grok.Kind, func(c *Config) grok.Config { return c.Grok }),
 		own: func(c *Config) map[string]string {
 			return map[string]string{
@@ -115,7 +117,7 @@ var vendors = []vendor{
 		},
 	},
 	{
-		name: mockllm.Name,
+		name: mockllm.Name, endsCalls: true,
 		kind: func(c *Config, d *Deps) (provider.Kind, func() error, error) { return mockllm.Kind(c.Mockllm, d.Blobs) },
 	},
 	{
@@ -324,15 +326,16 @@ func scopeOfAccount(kind, account string) string { return "accounts/" + kind + "
 // register adds the providers.
 func (s *Service) register(cfg Config, deps Deps) error {
 	var kinds []provider.Kind
+	s.vendorClosers = map[string]func() error{}
 	for _, v := range vendors {
 		kind, closer, err := v.kind(&cfg, &deps)
 		if err != nil {
 			return err
 		}
-		kinds, s.closers = append(kinds, kind), append(s.closers, closer)
+		kinds, s.vendorClosers[v.name] = append(kinds, kind), closer
 	}
 	known, closeKnown := openaicompat.Kinds(cfg.Services)
-	s.closers = append(s.closers, closeKnown)
+	s.vendorClosers[servicesKey] = closeKnown
 	for _, kind := range append(kinds, known...) {
 		if err := s.registry.Register(kind); err != nil {
 			return err

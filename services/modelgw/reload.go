@@ -58,7 +58,7 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 		return slices.ContainsFunc(changed, func(path string) bool { return path == key || strings.HasPrefix(path, key+".") })
 	}
 	var kinds []provider.Kind
-	var closers []func() error
+	closers, ends := map[string]func() error{}, map[string]bool{}
 	for _, v := range vendors {
 		if !differs(cmp.Or(v.key, v.name)) {
 			continue
@@ -70,16 +70,14 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 			}
 			return err
 		}
-		kinds, closers = append(kinds, kind), append(closers, closer)
+		kinds, closers[v.name], ends[v.name] = append(kinds, kind), closer, v.endsCalls
 	}
 	if differs(servicesKey) {
 		known, closer := openaicompat.Kinds(next.Services)
-		kinds, closers = append(kinds, known...), append(closers, closer)
+		kinds, closers[servicesKey] = append(kinds, known...), closer
 	}
-	// What the old ones opened stays open for the calls in flight: idle connections end by themselves, and the rest with
-	// the process.
-	s.closers = append(s.closers, closers...)
 	s.registry.Replace(kinds...)
+	s.retire(ctx, closers, ends)
 	s.settings.Set(settingsOf(&next))
 	for scope := range maps.Keys(union(s.cfg.Budgets, next.Budgets)) {
 		if before, now := budget.Bounds(s.cfg.Budgets[scope]), budget.Bounds(next.Budgets[scope]); !before.Equal(now) {
@@ -93,6 +91,20 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 	}
 	s.log.InfoContext(ctx, "the configuration is reloaded", "providers", strings.Join(names, ", "), "keys", strings.Join(changed, ", "))
 	return nil
+}
+
+// retire ends what replaced providers have open: idle connections at once, of which calls in flight have none. What such a
+// call may use stays open until the process ends.
+func (s *Service) retire(ctx context.Context, next map[string]func() error, ends map[string]bool) {
+	for name, closer := range next {
+		old := s.vendorClosers[name]
+		s.vendorClosers[name] = closer
+		if ends[name] {
+			s.closers = append(s.closers, old)
+		} else if err := old(); err != nil {
+			s.log.WarnContext(ctx, "idle connections of a replaced provider are not closed", "provider", name, "error", err)
+		}
+	}
 }
 
 func union[V any](a, b map[string]V) map[string]V {

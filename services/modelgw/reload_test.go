@@ -2,7 +2,9 @@ package modelgw_test
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -76,7 +78,7 @@ func TestAReloadTakesPricesFactsAliasesAndBudgets(t *testing.T) {
 	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
 	g, reload := reloadedWith(t, v)
 	reload(func(c *modelgw.Config) {
-		c.Prices = map[string]modelgw.Price{"openai/ours": {Input: new(1.0), Output: new(2.0)}}
+		c.Prices = map[string]modelgw.Price{"openai/ours": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}}
 		c.Endpoints.Aliases = map[string]string{"house": "openai/ours"}
 		c.Budgets = map[string]modelgw.Budget{"projects/default": {MaxTokens: new(int64(1_000_000))}}
 	})
@@ -124,4 +126,26 @@ func TestAServiceThatHasStoppedIsNotReloaded(t *testing.T) {
 	g.gateway.close()
 	current.OpenAI.APIKey = config.NewSecret("new-key")
 	assert.ErrorContains(t, g.service.Reload(t.Context(), current), "modelgw has stopped")
+}
+
+// A provider that is replaced keeps no idle connection.
+func TestAReloadClosesIdleConnections(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{}, 9)
+	v := &vendor{Server: httptest.NewUnstartedServer(says(http.StatusOK, "application/json", whole))}
+	v.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	v.Start()
+	t.Cleanup(v.Close)
+	g, reload := reloadedWith(t, v)
+	for range 2 {
+		_, err := g.models.Generate(waittest.Context(t), openaiAsks("q"))
+		require.NoError(t, err)
+	}
+	assert.Empty(t, closed)
+	reload(func(c *modelgw.Config) { c.OpenAI.APIKey = config.NewSecret("another") })
+	waittest.For(t, closed, "the end of the idle connection")
 }

@@ -48,7 +48,7 @@ func TestCallsAreSeenAlikeInBothLanes(t *testing.T) {
 					}
 				})
 				g := serveWeb(t, v, func(cfg *modelgw.Config, d *modelgw.Deps) {
-					cfg.Prices = map[string]modelgw.Price{"openai/gpt-4o": {Input: &input, Output: &output}}
+					cfg.Prices = map[string]modelgw.Price{"openai/gpt-4o": {Rates: modelgw.Rates{Input: &input, Output: &output}}}
 					d.Traces, d.Registerer, d.Metrics = traces, registry, telemetry.NewCallMetrics(registry).Of("modelgw")
 				})
 				body := `{"model":"openai/gpt-4o","max_tokens":5,"stream":` + stream + `,"messages":[{"role":"user","content":"content-of-a-question"}]}`

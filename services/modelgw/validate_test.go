@@ -28,7 +28,7 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 	g := start(t, func(c *modelConfig, _ *modelDeps) {
 		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), vendor.URL
 		c.OpenAI.APIKey = config.NewSecret("k")
-		c.Prices = map[string]modelgw.Price{"openai/gpt-4o": {Input: new(2.5), Output: new(10.0)}}
+		c.Prices = map[string]modelgw.Price{"openai/gpt-4o": {Rates: modelgw.Rates{Input: new(2.5), Output: new(10.0)}}}
 		c.Budgets = map[string]modelgw.Budget{"projects/poor": {MaxCost: new(1.0)}}
 	})
 	check := func(parent, model, args string, c *modelv1.GenerateConfig) (*modelv1.GenerateResponse, error) {
@@ -167,7 +167,7 @@ func TestArgumentsOfTheResponsesAPIAreSaidNotToBeSent(t *testing.T) {
 func TestABudgetOfDollarsRefusesAModelWithoutAPrice(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(c *modelConfig, _ *modelDeps) {
-		c.Prices = map[string]modelgw.Price{"mockllm/priced": {Input: new(1.0), Output: new(2.0)}}
+		c.Prices = map[string]modelgw.Price{"mockllm/priced": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}}
 	})
 	_, err := g.models.Generate(t.Context(), ask("", "q"))
 	require.NoError(t, err)

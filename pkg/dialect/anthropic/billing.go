@@ -2,12 +2,14 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 )
 
-// standardSpeed is the speed whose prices are the model's.
-const standardSpeed = "standard"
+// usualModes are the speeds, regions and tiers whose prices are the model's, or a share of them in a batch.
+var usualModes = []string{"", "standard", "global", "not_available", "batch"}
 
 // billing is what usage says of its price: https://platform.claude.com/docs/en/about-claude/pricing.
 func (u *usage) billing() (b dialect.Billing) {
@@ -17,9 +19,8 @@ func (u *usage) billing() (b dialect.Billing) {
 	if u.Creation != nil {
 		b.LongCacheWrite = u.Creation.Long
 	}
-	if u.Speed != standardSpeed {
-		b.Mode = u.Speed
-	}
+	modes := slices.DeleteFunc([]string{u.Speed, u.Geo, u.Tier}, func(mode string) bool { return slices.Contains(usualModes, mode) })
+	b.Mode = strings.Join(modes, " ")
 	return b
 }
 

@@ -25,6 +25,12 @@ func TestScanUsageFindsWhatAnAnswerIsBilledBy(t *testing.T) {
 			[]string{`{"content":[` + handoff + `],"usage":{"input_tokens":1,"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":5},"speed":"fast"}}`},
 			dialect.Billing{LongCacheWrite: new(int64(5)), Model: "b", Mode: "fast"},
 		},
+		"another region and speed": {
+			[]string{`{"content":[],"usage":{"input_tokens":1,"speed":"fast","inference_geo":"us","service_tier":"standard"}}`}, dialect.Billing{Mode: "fast us"},
+		},
+		"what is usual": {
+			[]string{`{"content":[],"usage":{"input_tokens":1,"speed":"standard","inference_geo":"global","service_tier":"batch"}}`}, dialect.Billing{},
+		},
 		"a stream": {
 			[]string{
 				`{"type":"message_start","message":{"usage":{"input_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5},"speed":"fast"}}}`,

@@ -42,6 +42,8 @@ type usage struct {
 	Iterations json.RawMessage `json:"iterations"`
 	Creation   *cacheCreation  `json:"cache_creation"`
 	Speed      string          `json:"speed"`
+	Geo        string          `json:"inference_geo"`
+	Tier       string          `json:"service_tier"`
 }
 
 // cacheCreation are the tokens that were written to the cache, by how long it keeps them.

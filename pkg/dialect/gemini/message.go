@@ -7,6 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
 // Roles of a turn. Results of tools are in turns of the user.
@@ -124,6 +125,10 @@ func (e *encoder) userPart(part *contentv1.Content) {
 
 // result writes a tool's result, or its error, and then the media in it.
 func (e *encoder) result(m *modelv1.ChatMessage) {
+	if e.Computer != "" && m.GetFunction() == e.Computer {
+		e.computerResult(m)
+		return
+	}
 	member, text := memberOutput, chat.Text(m)
 	if failure := m.GetError(); failure != nil {
 		member, text = memberError, failure.GetMessage()
@@ -163,6 +168,19 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			e.refuse("a call whose arguments are no JSON object")
 		}
 	}
-	t := &turnWriter{w: e.Body, calls: m.GetToolCalls()}
+	t := &turnWriter{w: e.Body, calls: m.GetToolCalls(), served: e.served}
 	t.write(parts)
+}
+
+// served returns the function and the arguments of a call on the wire.
+func (e *encoder) served(call *toolv1.ToolCall) (function, arguments string) {
+	if e.Computer == "" || call.GetFunction() != e.Computer {
+		return call.GetFunction(), dialect.ArgumentsOf(call)
+	}
+	if e.functions == nil {
+		e.functions = map[string]string{}
+	}
+	function, arguments = served(call)
+	e.functions[call.GetId()] = function
+	return function, arguments
 }

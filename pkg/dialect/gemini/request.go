@@ -22,6 +22,9 @@ type Request struct {
 	Thinking *Thinking
 	// Search and Execution offer tools of the server: its search of the web, and its execution of code.
 	Search, Execution bool
+	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its own
+	// for it ([ComputerCalls]). Empty: there is none.
+	Computer string
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting
 	// Files are the addresses at Google of media that were uploaded, by their data URIs in messages.
@@ -89,6 +92,8 @@ type encoder struct {
 	dialect.MemberWriter
 	// c is the configuration; never nil.
 	c *modelv1.GenerateConfig
+	// functions are the server's functions that were called for the computer, by the ids of their calls.
+	functions map[string]string
 	// err is the first content that cannot be expressed.
 	err error
 }
@@ -123,7 +128,7 @@ func (e *encoder) conversation() {
 
 // offer writes the tools.
 func (e *encoder) offer() {
-	if len(e.Tools) > 0 || e.serverTools() {
+	if len(e.Tools) > 0 || e.serverTools() || e.Computer != "" {
 		e.Member("tools", e.tools)
 	}
 }
@@ -164,13 +169,16 @@ func (e *encoder) tools() {
 	if e.Execution {
 		e.Body.Raw(`{"codeExecution":{}}`)
 	}
+	if e.Computer != "" {
+		e.Body.Raw(computerTool)
+	}
 	if len(e.Tools) > 0 {
-		e.functions()
+		e.declarations()
 	}
 	e.Body.EndList()
 }
 
-func (e *encoder) functions() {
+func (e *encoder) declarations() {
 	e.Body.BeginObject()
 	e.Body.BeginListMember("functionDeclarations")
 	for _, tool := range e.Tools {

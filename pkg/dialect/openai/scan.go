@@ -36,5 +36,7 @@ func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *mo
 	}
 	if u := usage(found[1].Of(doc)); u != nil {
 		facts.Usage = u
+		tier, _ := dialect.Word(doc, `"service_tier"`)
+		facts.Billing = facts.Billing.With(dialect.Billing{Mode: Mode(tier)})
 	}
 }

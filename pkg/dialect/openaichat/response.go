@@ -23,6 +23,8 @@ type completion struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 	Error   *openai.Failure `json:"error"`
+	// Tier is the service tier that served the request.
+	Tier string `json:"service_tier"`
 	// Created and Fingerprint are for Metadata.
 	Created     json.RawMessage `json:"created"`
 	Fingerprint json.RawMessage `json:"system_fingerprint"`
@@ -325,3 +327,6 @@ func (u *usage) message() *modelv1.ModelUsage {
 		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: cmp.Or(u.Created, u.Details.Written), ReasoningTokens: u.CompletionDetails.Reasoning,
 	})
 }
+
+// Billing implements dialect.Biller.
+func (c *completion) Billing() dialect.Billing { return dialect.Billing{Mode: openai.Mode(c.Tier)} }

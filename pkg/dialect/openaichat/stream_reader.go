@@ -57,6 +57,9 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if chunk.Usage != nil {
 		s.whole.Usage = chunk.Usage
 	}
+	if chunk.Tier != "" {
+		s.whole.Tier = chunk.Tier
+	}
 	if len(chunk.Created) > 0 {
 		s.whole.Created, s.whole.Fingerprint = chunk.Created, chunk.Fingerprint
 	}

@@ -119,6 +119,9 @@ func (e *encoder) result(m *modelv1.ChatMessage) (err error) {
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
 		id = ids[0]
 	}
+	if e.computerResult(id, m) {
+		return nil
+	}
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeResult)
 	e.Body.TextMember("call_id", id)
@@ -238,5 +241,8 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 }
 
 func (e *encoder) call(call *toolv1.ToolCall) {
+	if e.computer(call) {
+		return
+	}
 	e.Body.TextObject("type", typeCall, "call_id", call.GetId(), "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 }

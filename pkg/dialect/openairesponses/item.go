@@ -1,6 +1,7 @@
 package openairesponses
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -78,6 +79,8 @@ type item struct {
 	// Results and Contents are what a tool of the server found.
 	Results  []json.RawMessage `json:"results"`
 	Contents []json.RawMessage `json:"contents"`
+	// Whole is the item as it came, of a call of the server's computer.
+	Whole json.RawMessage `json:"-"`
 }
 
 // readItems are the types of items that are read. An item without a type is a message.
@@ -91,6 +94,10 @@ func (i *item) UnmarshalJSON(raw []byte) error {
 	type members item
 	if err := unmarshalKnown(raw, (*members)(i), func(kind string) bool { return readItems[kind] }, &i.Type); err != nil || readItems[i.Type] {
 		return err
+	}
+	if i.Type == typeComputer {
+		i.Whole = bytes.Clone(raw)
+		return nil
 	}
 	var found struct {
 		Results  []json.RawMessage `json:"results"`

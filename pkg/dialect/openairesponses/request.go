@@ -2,6 +2,7 @@ package openairesponses
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
@@ -82,6 +83,8 @@ type encoder struct {
 	dialect.MemberWriter
 	// config is the request's, and never nil.
 	config *modelv1.GenerateConfig
+	// checks are what the server wants to be acknowledged of calls of its computer, by their ids.
+	checks map[string]json.RawMessage
 	// marks are the cache marks that are sent.
 	marks openai.Marks
 }

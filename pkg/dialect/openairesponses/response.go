@@ -38,6 +38,8 @@ type response struct {
 	Items      []item          `json:"output"`
 	Usage      *usage          `json:"usage"`
 	Metadata   json.RawMessage `json:"metadata"`
+	// Tier is the service tier that served the request.
+	Tier string `json:"service_tier"`
 }
 
 // incomplete explains why an answer is incomplete.
@@ -109,6 +111,10 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 		it := &r.Items[i]
 		if it.Type == typeCall && it.Name != "" {
 			m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), tools))
+			continue
+		}
+		if call := it.computerCall(); call != nil {
+			m.ToolCalls = append(m.ToolCalls, call)
 			continue
 		}
 		list.Parts = append(list.Parts, it.parts()...)
@@ -212,3 +218,6 @@ func unlessZero(n *int64) *int64 {
 	}
 	return n
 }
+
+// Billing implements dialect.Biller.
+func (r *response) Billing() dialect.Billing { return dialect.Billing{Mode: openai.Mode(r.Tier)} }

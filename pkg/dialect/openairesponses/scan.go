@@ -53,5 +53,7 @@ func scanResponse(doc []byte, facts *dialect.Facts) {
 	}
 	if jsonread.Unmarshal(found[6].Of(doc), &r.Usage) == nil && r.Usage != nil {
 		facts.Usage = r.Usage.message()
+		r.Tier, _ = dialect.Word(doc, `"service_tier"`)
+		facts.Billing = facts.Billing.With(r.Billing())
 	}
 }

@@ -16,6 +16,8 @@ type Native struct {
 	JSON string
 	// Choice is the type by which a choice names the tool; empty if none can.
 	Choice string
+	// Computer is a tool whose calls are the server's own items, and whose results are screenshots.
+	Computer bool
 	// Server is the name of the server of tools that a choice names besides; empty for other tools.
 	Server string
 }

@@ -143,7 +143,12 @@ func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
 		s.calls++
 		deltas = append(deltas, dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Id: e.Item.CallID, Function: e.Item.Name}))
 	}
+	whole := e.Type == eventItemDone && !g.done
 	g.item, g.done = *e.Item, e.Type == eventItemDone
+	if call := g.item.computerCall(); call != nil && whole {
+		deltas = append(deltas, dialect.CallDelta(&modelv1.ToolCallDelta{Index: s.calls, Id: call.GetId(), Function: call.GetFunction(), Arguments: call.GetArgumentsJson()}))
+		s.calls++
+	}
 	rest, err := g.rest()
 	if err != nil {
 		return nil, err
@@ -286,6 +291,7 @@ func (g *growing) whole() item {
 		return g.item
 	}
 	it := g.item
+	it.Whole = nil
 	it.Content, it.Summary, it.Arguments = nil, nil, dialect.Arguments(g.arguments.String())
 	for _, text := range g.texts.inOrder() {
 		it.Content = append(it.Content, part{Type: text.kind, Text: text.String(), Refusal: text.String()})

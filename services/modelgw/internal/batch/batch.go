@@ -491,14 +491,17 @@ func (b *Batcher) check(ctx context.Context, of Group, support *provider.BatchSu
 		return b.failed(ctx, d, plan, batch, err)
 	}
 	if !status.Ended {
+		said := ""
 		if (batch.Cancelled || living == 0) && !batch.Guessed {
-			if err := support.API.Cancel(asked, batch.VendorID); err != nil {
-				return b.failed(ctx, d, plan, batch, err)
+			if err := support.API.Cancel(asked, batch.VendorID); err != nil && ctx.Err() == nil {
+				// The vendor can be asked for the batch, so that nothing is given up for it.
+				said = "the batch cannot be cancelled, which is tried again: " + err.Error()
+				b.deps.Logger.WarnContext(ctx, "a batch cannot be cancelled; it is tried again", "batch", batch.ID, "model", batch.Model, "error", err)
 			}
 		}
 		b.forget(d, batch)
-		if batch.Completed != status.Completed || batch.Failed != status.Failed || batch.Error != "" {
-			batch.Completed, batch.Failed, batch.Error = status.Completed, status.Failed, ""
+		if batch.Completed != status.Completed || batch.Failed != status.Failed || batch.Error != said {
+			batch.Completed, batch.Failed, batch.Error = status.Completed, status.Failed, said
 			err = b.deps.Store.Update(ctx, *batch)
 		}
 		return false, err
@@ -568,7 +571,7 @@ func (b *Batcher) resend(ctx context.Context, of Group, support *provider.BatchS
 
 func intentOf(of Group, batch Batch) provider.BatchIntent {
 	_, model, _ := strings.Cut(of.Ref.Model, "/")
-	return provider.BatchIntent{Key: batch.ID, Model: model, URL: of.URL, Header: of.Header, Requests: batch.Requests, Time: batch.Created, NotThese: batch.NotThese}
+	return provider.BatchIntent{Key: batch.ID, Model: model, URL: of.URL, Header: of.Header, Requests: batch.Requests, Time: batch.Created, NotThese: batch.NotThese, Cancelled: batch.Cancelled}
 }
 
 // send has the vendor take a batch. A refusal fails its riders; after any other failure it may have it.

@@ -40,6 +40,8 @@ type vendor struct {
 	// hold keeps batches in progress. submit, status and find fail with these errors, if they are set.
 	hold                 bool
 	submit, status, find error
+	// cancel is the error of the next cancellations.
+	cancel error
 	// takes means that a batch is taken although submit fails.
 	takes bool
 	// reply answers a request; nil answers with its body. An answer without a status and a body is none.
@@ -47,6 +49,8 @@ type vendor struct {
 	missing   string
 	cancelled []string
 	polls     int
+	// sought are the searches so far: whether each was for a batch that is cancelled.
+	sought []bool
 	// foreign are ids that find returns before it looks.
 	foreign []string
 	// hangSubmit and hangResults are how many of the next requests never end by themselves.
@@ -89,6 +93,7 @@ func (v *vendor) Submit(ctx context.Context, i provider.BatchIntent, lines []pro
 func (v *vendor) Find(_ context.Context, i provider.BatchIntent) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.sought = append(v.sought, i.Cancelled)
 	for _, id := range v.foreign {
 		if !slices.Contains(i.NotThese, id) {
 			return id, nil
@@ -142,6 +147,9 @@ func (v *vendor) Results(ctx context.Context, s provider.BatchStatus, each func(
 func (v *vendor) Cancel(_ context.Context, id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.cancel != nil {
+		return v.cancel
+	}
 	v.cancelled = append(v.cancelled, id)
 	return nil
 }
@@ -381,10 +389,24 @@ func TestAFailureIsOfItsOwnRequest(t *testing.T) {
 		assert.Equal(t, http.StatusOK, got[2].status)
 		past, err := f.ride(b, "r/0").Past(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, 1, past.Failures, "retries are counted over requests with the key")
+		require.Len(t, past.Failed, 1, "attempts are known over requests with the key")
+		assert.Equal(t, "v answered 429 in a batch", past.Failed[0].GetError())
+		assert.EqualValues(t, http.StatusTooManyRequests, past.Failed[0].GetStatus())
 
 		f.vendor.do(func() { f.vendor.reply = nil })
 		assert.Equal(t, outcome{status: http.StatusOK, body: "body 0"}, carry(t.Context(), f.ride(b, "r/0"), "body 0"), "it rides again")
+
+		again := f.ride(b, "r/1")
+		assert.ErrorContains(t, carry(t.Context(), again, "body 1").err, "the batch has expired", "a failure that ends a call is given again, as after a crash")
+		past, err = f.ride(b, "r/1").Past(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, past.Failed)
+		assert.Equal(t, []int{3, 1}, f.vendor.sizes())
+		assert.Equal(t, outcome{status: http.StatusOK, body: "body 1"}, carry(t.Context(), again, "body 1"), "another attempt of the call rides again")
+		past, err = f.ride(b, "r/1").Past(t.Context())
+		require.NoError(t, err)
+		require.Len(t, past.Failed, 1)
+		assert.Equal(t, "v: the batch has expired", past.Failed[0].GetError())
 	})
 }
 
@@ -710,5 +732,53 @@ func TestAProcessLearnsWhatAnotherHasSettled(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		assert.Empty(t, f.notes, "they are answered, though by another process")
+	})
+}
+
+// A vendor that does not cancel can still be asked for the batch: its calls wait, and it is told again.
+func TestACancellationThatFailsGivesNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.setting.MaxConsecutiveCheckFailures = new(int32(2))
+		f.vendor.hold, f.vendor.cancel = true, errors.New("not now")
+		b, stop := f.start("one")
+		defer stop()
+		answers := make(chan outcome, 1)
+		go func() { answers <- carry(t.Context(), f.ride(b, "r/0"), "body") }()
+		time.Sleep(15 * time.Second)
+		batches, err := b.List(t.Context(), "p", "", 10)
+		require.NoError(t, err)
+		_, err = b.Cancel(t.Context(), "p", batches[0].ID)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		batches, err = b.List(t.Context(), "p", "", 10)
+		require.NoError(t, err)
+		assert.Equal(t, batch.InFlight, batches[0].Phase)
+		assert.Contains(t, batches[0].Error, "cannot be cancelled, which is tried again: not now")
+		assert.Empty(t, answers)
+		f.vendor.do(func() { f.vendor.cancel = nil })
+		assert.Equal(t, outcome{status: http.StatusOK, body: "body"}, <-answers, "what the vendor has by then is used")
+	})
+}
+
+// A batch that is cancelled while it is sent is found though it is not whole, so that it can be cancelled.
+func TestACancelledBatchIsLookedForAsItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.hold, f.vendor.takes, f.vendor.submit = true, true, errors.New("lost")
+		b, stop := f.start("one")
+		defer stop()
+		answers := make(chan outcome, 1)
+		go func() { answers <- carry(t.Context(), f.ride(b, "r/0"), "body") }()
+		time.Sleep(10*time.Second + time.Millisecond)
+		batches, err := b.List(t.Context(), "p", "", 10)
+		require.NoError(t, err)
+		_, err = b.Cancel(t.Context(), "p", batches[0].ID)
+		require.NoError(t, err)
+		<-answers
+		assert.Equal(t, []bool{true}, f.vendor.sought)
+		assert.Equal(t, []string{"v1"}, f.vendor.cancelled)
 	})
 }

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ type Ride struct {
 	setting *modelv1.BatchSetting
 	timeout time.Duration
 	defers  bool
+
+	// given is the rider whose failure the call was given last.
+	given int64
 
 	// Waited is how long the call waited here for batches.
 	Waited time.Duration
@@ -65,8 +69,8 @@ func supportOf(m *provider.Model) *provider.BatchSupport {
 type Past struct {
 	// Since is when its first request joined; zero if none has.
 	Since time.Time
-	// Failures counts the failures that the call was told of.
-	Failures int
+	// Failed are the attempts that failed, which others have followed.
+	Failed []*modelv1.FailedAttempt
 	// Pending is BATCH_PENDING if an answer is missing, and the call is deferred.
 	Pending error
 }
@@ -82,13 +86,22 @@ func (r *Ride) Past(ctx context.Context) (p Past, err error) {
 			p.Since = rider.Created
 		}
 		if rider.State == Told {
-			p.Failures++
+			p.Failed = append(p.Failed, r.failed(rider.Result))
 		}
 		if r.defers && (rider.State == Waiting || rider.State == Sent) && !r.late(rider) {
 			p.Pending = r.pending(rider)
 		}
 	}
 	return p, err
+}
+
+// failed is an attempt with such a result. What the vendor said of it is not kept for people.
+func (r *Ride) failed(result provider.BatchResult) *modelv1.FailedAttempt {
+	said := fmt.Sprintf("%s answered %d in a batch", r.model.Kind.Name, result.Status)
+	if result.Status == 0 {
+		said = r.model.Kind.Name + ": " + cmp.Or(string(reason(result.Body)), "the batch took longer than the call may wait")
+	}
+	return &modelv1.FailedAttempt{Error: said, Status: int32(result.Status)}
 }
 
 // late reports whether a rider has waited for as long as it may.
@@ -118,7 +131,13 @@ func (r *Ride) Carry(ctx context.Context, post provider.Post) (*http.Response, e
 		owner = b.deps.Owner
 	}
 	project := effect.Key{Project: group.Ref.Project, ID: r.key.ID}
-	rider, err := b.deps.Store.Join(ctx, group, r.setting, project, owner, post.Body)
+	join := func() (Rider, error) { return b.deps.Store.Join(ctx, group, r.setting, project, owner, post.Body) }
+	rider, err := join()
+	if err == nil && rider.ID == r.given { // The call makes another attempt with the same request.
+		if err = b.deps.Store.Tell(ctx, rider.ID); err == nil {
+			rider, err = join()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,14 +210,18 @@ func (r *Ride) wait(ctx context.Context, rider Rider, changed <-chan struct{}) e
 	return context.Cause(ctx)
 }
 
-// answer is the answer of a rider. A failure is given once.
+// answer is the answer of a rider. A failure that may pass is given once. One that ends the call is given again if the
+// process dies before that is stored, unless another attempt has followed after all ([Ride.Carry]).
 func (r *Ride) answer(ctx context.Context, rider Rider) (*http.Response, error) {
 	status, body := rider.Result.Status, rider.Result.Body
 	var err error
 	switch store := r.batcher.deps.Store; {
 	case r.key.ID == "": // Nobody asks again.
 		err = store.Leave(ctx, rider.ID)
-	case status != http.StatusOK:
+	case status == http.StatusOK:
+	case endsCall(status):
+		r.given = rider.ID
+	default:
 		err = store.Tell(ctx, rider.ID)
 	}
 	if err != nil {
@@ -210,6 +233,17 @@ func (r *Ride) answer(ctx context.Context, rider Rider) (*http.Response, error) 
 	return &http.Response{
 		StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
 	}, nil
+}
+
+// endsCall reports whether a failure is an outcome of the call. After others the call may be made again under its key:
+// they pass, or an operator mends the account.
+func endsCall(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+		return false
+	default:
+		return provider.ClassOf(status) == provider.Final
+	}
 }
 
 func (r *Ride) fault(class provider.Class, format string, args ...any) *provider.Error {

@@ -44,7 +44,7 @@ const (
 	Sent State = 2
 	// Answered has a result, whether or not it is a failure.
 	Answered State = 3
-	// Told has a failure that its call was given. The call may ride again.
+	// Told has a failure that its call was given, and that another attempt has followed.
 	Told State = 4
 	// Left is of no use to anyone any more, but in a batch.
 	Left State = 5
@@ -120,7 +120,8 @@ type Store interface {
 	Join(ctx context.Context, group Group, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (Rider, error)
 	// Rider returns a rider by its id.
 	Rider(ctx context.Context, id int64) (Rider, error)
-	// OfKey returns the riders of a call with a key, the oldest first, without their results.
+	// OfKey returns the riders of a call with a key, the oldest first; of those that are told with their results, of the
+	// others without.
 	OfKey(ctx context.Context, key effect.Key) ([]Rider, error)
 	// Tell notes that the call of a rider was given its failure.
 	Tell(ctx context.Context, id int64) error

@@ -8,6 +8,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
@@ -31,7 +32,6 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if err != nil {
 		return nil, err
 	}
-	model = model.Pick(nil, nil, nil)
 	messages := r.GetMessages()
 	if r.GetPrefix() != nil {
 		all, err := c.conversation(project, r.GetPrefix(), messages)
@@ -40,6 +40,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 		}
 		messages = all.Messages()
 	}
+	model = model.Pick(generate.Beginning(messages), nil, nil)
 	counter, counts := model.Provider.(provider.TokenCounter)
 	if !counts || len(messages)+len(r.GetTools()) == 0 {
 		return &modelv1.CountTokensResponse{

@@ -30,7 +30,7 @@ func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateRespons
 		return nil, err
 	}
 	return &modelv1.GenerateResponse{
-		Config: call.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: prices[call.Model.FullName()], Model: call.Model.FullName(),
+		Config: call.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: prices.Asked(call), Model: call.Model.FullName(),
 	}, nil
 }
 

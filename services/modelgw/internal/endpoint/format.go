@@ -69,6 +69,9 @@ var openaiHeaders = []string{"Accept", "User-Agent", "Idempotency-Key", "X-Clien
 // inBody is the usual member that names the model.
 var inBody = []string{modelMember}
 
+// tiers are members that ask for a mode of the vendor with prices of its own.
+var tiers = []string{"service_tier"}
+
 // postponed are members with which an answer comes later, so that its usage would be unknown. No lane takes them,
 // unless they are false.
 var postponed = []string{"background"}
@@ -77,7 +80,7 @@ var postponed = []string{"background"}
 var chatCompletions = &format{
 	Codec:    openaichat.Codec{},
 	about:    openaichat.Codec{}.Format(),
-	scanner:  newScanner(inBody, openaichat.Codec{}.Format().OutputBounds, nil),
+	scanner:  newScanner(inBody, openaichat.Codec{}.Format().OutputBounds, tiers, nil),
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
 	list:     openaiModels,
@@ -88,7 +91,7 @@ var chatCompletions = &format{
 var responses = &format{
 	Codec:    openairesponses.Codec{},
 	about:    openairesponses.Codec{}.Format(),
-	scanner:  newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, postponed),
+	scanner:  newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, tiers, postponed),
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
 	list:     openaiModels,
@@ -100,7 +103,7 @@ var messages = &format{
 	Codec:    anthropic.Codec{},
 	about:    anthropic.Codec{}.Format(),
 	counter:  anthropic.Codec{},
-	scanner:  newScanner(inBody, anthropic.Codec{}.Format().OutputBounds, nil),
+	scanner:  newScanner(inBody, anthropic.Codec{}.Format().OutputBounds, []string{"speed"}, nil),
 	idHeader: "Request-Id",
 	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
 	list:     anthropicModels,
@@ -112,7 +115,7 @@ var generateContent = &format{
 	Codec:       gemini.Codec{},
 	about:       gemini.Codec{}.Format(),
 	counter:     gemini.Codec{},
-	scanner:     newScanner([]string{"generateContentRequest.model", "generate_content_request.model", modelMember}, gemini.Codec{}.Format().OutputBounds, nil),
+	scanner:     newScanner([]string{"generateContentRequest.model", "generate_content_request.model", modelMember}, gemini.Codec{}.Format().OutputBounds, nil, nil),
 	modelPrefix: gemini.ModelPrefix,
 	idHeader:    "X-Request-Id",
 	passed:      []string{"Accept", "User-Agent", googleClientHeader},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -24,7 +25,7 @@ const modelMember = "model"
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	return e.choose(ctx, x, true, x.address.below(), func(r *relay, found *members) error {
 		call := &generate.Call{
-			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves,
+			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves, Mode: openai.Mode(found.mode),
 			Beginning: func() []byte { return beginning(r.body.Bytes) },
 		}
 		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound, MaxRetries: new(int32(e.cfg.MaxRetries))}
@@ -38,7 +39,11 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	below := cmp.Or(x.address.below(), "/count_tokens")
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
-		return r.run(ctx, &generate.Call{Model: r.model.Pick(nil, nil, r.serves), Origin: x.origin()}, nil)
+		model := r.model
+		if model.HasKeys() {
+			model = model.Pick(beginning(r.body.Bytes), nil, r.serves)
+		}
+		return r.run(ctx, &generate.Call{Model: model, Origin: x.origin()}, nil)
 	}, e.estimate)
 }
 

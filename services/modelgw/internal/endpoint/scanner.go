@@ -16,6 +16,8 @@ type members struct {
 	model jsonscan.Span
 	// outputBound bounds output tokens; nil if the request does not.
 	outputBound *int64
+	// mode is a mode of the vendor with prices of its own, as the request asks for it.
+	mode string
 }
 
 // scanner finds the members of a request in one format. It is constant, so that a request costs no more than the scan.
@@ -44,15 +46,16 @@ type memberRole int
 const (
 	namesModel memberRole = iota
 	boundsOutput
+	asksForMode
 	refusedUnlessFalse
 )
 
 // newScanner returns the scanner for members by their roles. In a name, a dot is before the name of a member within a
 // member. All members that name the model mean the same, and of the others the spellings in camelCase and snake_case.
-func newScanner(named, bounds, refused []string) *scanner {
+func newScanner(named, bounds, modes, refused []string) *scanner {
 	s := &scanner{}
 	var meanings []string
-	for role, names := range [][]string{namesModel: named, boundsOutput: bounds, refusedUnlessFalse: refused} {
+	for role, names := range [][]string{namesModel: named, boundsOutput: bounds, asksForMode: modes, refusedUnlessFalse: refused} {
 		for _, name := range names {
 			head, inner, nested := strings.Cut(name, ".")
 			p := memberPath{name: name, role: memberRole(role)}
@@ -109,6 +112,8 @@ func (s *scanner) scan(doc []byte) (*members, error) {
 			if n, isInt := jsonscan.Int(span.Of(doc)); m.outputBound == nil && isInt && n > 0 {
 				m.outputBound = &n
 			}
+		case asksForMode:
+			m.mode, _ = jsonscan.Text(span.Of(doc))
 		case refusedUnlessFalse:
 			if value := string(span.Of(doc)); value != "false" && value != "null" {
 				return nil, dialect.NotSupported(p.name, "is not supported here: an answer that comes later cannot be counted; leave it out")

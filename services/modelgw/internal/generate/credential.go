@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -24,7 +25,18 @@ func Credential(m *Metrics, log *slog.Logger) Stage {
 			own.Model = c.Model.Pick(c.beginning(), o.tried, c.Serves)
 			o.Key, o.tried, o.another = own.Model.Key, append(o.tried, own.Model.Key), false
 			response, err := next(ctx, &own, o)
-			if rest, why := own.Model.Rest(err); rest > 0 {
+			rest, why, end := own.Model.Rest(err)
+			if failure, ok := provider.As(err); ok && !failure.Auth && failure.Status == http.StatusForbidden && end != nil {
+				o.forbidden = append(o.forbidden, end)
+				if len(o.forbidden) > 1 { // It is the request that is refused, whichever the credential.
+					for _, end := range o.forbidden {
+						end()
+					}
+					rest = 0
+					o.another = c.Model.Ready(o.tried, c.Serves)
+				}
+			}
+			if rest > 0 {
 				o.another = c.Model.Ready(o.tried, c.Serves)
 				m.rested(own.Model, why)
 				log.WarnContext(ctx, "a credential of an account is passed over for a time", "provider", c.Model.Kind.Name, "account", c.Model.Account, "key", own.Model.Key,
@@ -35,14 +47,18 @@ func Credential(m *Metrics, log *slog.Logger) Stage {
 	}
 }
 
-// beginning is what is the same in all calls of a conversation, and differs from that of others: the messages up to the
-// first one of the user.
 func (c *Call) beginning() []byte {
 	if c.Beginning != nil {
 		return c.Beginning()
 	}
+	return Beginning(c.Messages)
+}
+
+// Beginning is what is the same in all calls of a conversation, and differs from that of others: the messages up to the
+// first one of the user.
+func Beginning(messages []*modelv1.ChatMessage) []byte {
 	var b bytes.Buffer
-	for _, m := range c.Messages {
+	for _, m := range messages {
 		b.WriteString(chat.Text(m))
 		b.WriteByte(0)
 		if m.GetRole() == modelv1.Role_ROLE_USER {

@@ -62,6 +62,8 @@ type Call struct {
 	Patience int
 	// Serves reports whether the instance of the model for another credential serves the call too; nil if each does.
 	Serves func(*provider.Model) bool
+	// Mode is the mode of the provider that a call asks for which is relayed unread, as in [provider.Moded].
+	Mode string
 	// Beginning identifies the conversation of a call that is relayed unread; nil: the messages do.
 	Beginning func() []byte
 	// Committed makes the call fail with the first failure after a piece of the answer: the follower cannot discard
@@ -113,6 +115,8 @@ type Outcome struct {
 	// that another one is ready.
 	tried   []int
 	another bool
+	// forbidden end the rests of the credentials that were refused the request alone.
+	forbidden []func()
 	// Earlier are the attempts at other models before.
 	Earlier int
 	// streamed means that the current attempt has delivered a piece of an answer.

@@ -33,7 +33,8 @@ func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 			if !c.Past.Since.IsZero() {
 				start = c.Past.Since
 			}
-			for failures := 1 + c.Past.Failures; ; failures++ {
+			o.Failed = append(slices.Clip(c.Past.Failed), o.Failed...)
+			for failures := 1 + len(c.Past.Failed); ; failures++ {
 				response, err := next(ctx, c, o)
 				if err == nil {
 					return response, nil

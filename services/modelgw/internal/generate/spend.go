@@ -62,12 +62,12 @@ func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 			if err == nil && !response.BrokenOff {
 				o.unfinished = chat.AddUsage(o.unfinished, c.guess(response.Output))
 			}
-			prices.apply(c, "", o.unfinished)
+			prices.apply(c, "", o.unfinished, dialect.Billing{Mode: c.mode()})
 			taken = o.unfinished
 			if err != nil {
 				return nil, err
 			}
-			if prices.applyBilled(c, response.Output.GetFallback().GetFallbackModel(), response.Output.GetUsage(), response.Billing) {
+			if prices.apply(c, response.Output.GetFallback().GetFallbackModel(), response.Output.GetUsage(), response.Billing) {
 				response.Warnings = append(response.Warnings, fmt.Sprintf(
 					"the cost is unknown: %s answered in the mode %s, which has prices of its own", c.Model.FullName(), response.Billing.Mode))
 			}
@@ -80,54 +80,86 @@ func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 }
 
 // Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN if a budget of a call bounds dollars and the price of the
-// model or of a fallback model is unknown: the budget would bound nothing.
+// model or of a fallback model, in the mode that the call asks for, is unknown: the budget would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
-	models := []string{c.Model.FullName()}
-	if c.Batched != nil && c.share() == 0 {
-		if scope := budgets.BoundsCost(c.scopes()); scope != "" {
-			return rpcerr.PriceUnknown(models[0]+" in a batch", "the budget of "+scope)
-		}
-	}
-	for _, fallback := range c.Config.GetFallbackModels().GetValues() {
-		models = append(models, c.fallback(fallback))
-	}
-	for _, model := range models {
-		if _, known := prices[model]; known {
+	for _, fallback := range append([]string{""}, c.Config.GetFallbackModels().GetValues()...) {
+		model := c.answered(fallback)
+		if prices.asked(c, model) != nil {
 			continue
 		}
 		if scope := budgets.BoundsCost(c.scopes()); scope != "" {
-			return rpcerr.PriceUnknown(model, "the budget of "+scope)
+			return rpcerr.PriceUnknown(c.inMode(model), "the budget of "+scope)
 		}
 	}
 	return nil
 }
 
-// applyBilled is apply for an answer that says more of its price. It reports whether the cost is unknown for the mode
-// of the answer.
-func (p Prices) applyBilled(c *Call, fallback string, usage *modelv1.ModelUsage, billing dialect.Billing) (unknown bool) {
-	priced := usage == nil || usage.TotalCost != nil
-	switch {
-	case priced:
-	case billing.Mode != "":
-		return true
-	case billing.LongCacheWrite == nil:
-		p.apply(c, fallback, usage)
-	default:
-		if price, known := p[c.answered(fallback)]; known && c.share() > 0 {
-			usage.TotalCost = new(c.share() * (chat.Cost(price, usage, false) + chat.LongWriteCost(price, usage, *billing.LongCacheWrite)))
-		}
+// Asked returns the prices of a call in the mode that it asks for; nil if they are not known, or what its batch costs is
+// not.
+func (p Prices) Asked(c *Call) *modelv1.Prices { return p.asked(c, c.Model.FullName()) }
+
+func (p Prices) asked(c *Call, model string) *modelv1.Prices {
+	mode := c.mode()
+	if c.Batched != nil && (c.share() == 0 || mode != "") {
+		return nil
 	}
+	return p.in(model, mode)
+}
+
+// in returns the prices of a model in a mode; nil if they are not known.
+func (p Prices) in(model, mode string) *modelv1.Prices {
+	if mode == "" {
+		return p[model]
+	}
+	return p[model].GetModes()[mode]
+}
+
+// mode is the mode of the provider that the call asks for.
+func (c *Call) mode() string {
+	if moded, ok := c.Model.Provider.(provider.Moded); ok && c.Mode == "" {
+		return moded.Mode(c.Config)
+	}
+	return c.Mode
+}
+
+// inMode is a model's name for people, with what the call asks for beside it.
+func (c *Call) inMode(model string) string {
+	if mode := c.mode(); mode != "" {
+		model += " in the mode " + mode
+	}
+	if c.Batched != nil {
+		model += " in a batch"
+	}
+	return model
+}
+
+// apply sets the cost of usage if the price of the model that answered, in the mode in which it did, is known and the
+// provider did not report the cost. A call in a batch has the provider's share of the price. Fallback is the fallback
+// model that answered; empty for the requested model. It reports whether the cost is unknown for the mode.
+func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage, billing dialect.Billing) (unknown bool) {
+	model := c.answered(fallback)
+	if usage == nil || usage.TotalCost != nil || c.share() == 0 {
+		return false
+	}
+	price := p.in(model, billing.Mode)
+	if billing.Mode != "" && (price == nil || c.Batched != nil || tooLong(p[model], price, usage)) {
+		return true
+	}
+	if price == nil {
+		return false
+	}
+	cost := chat.Cost(price, usage, billing.LongCacheWrite == nil && c.Model.Constant().LongCache)
+	if billing.LongCacheWrite != nil {
+		cost += chat.LongWriteCost(price, usage, *billing.LongCacheWrite)
+	}
+	usage.TotalCost = new(c.share() * cost)
 	return false
 }
 
-// apply sets the cost of usage if the price of the model that answered is known and the provider did not report the
-// cost. A call in a batch has the provider's share of the price. Fallback is the fallback model that answered; empty
-// for the requested model.
-func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
-	price, known := p[c.answered(fallback)]
-	if known && usage != nil && usage.TotalCost == nil && c.share() > 0 {
-		usage.TotalCost = new(c.share() * chat.Cost(price, usage, c.Model.Constant().LongCache))
-	}
+// tooLong reports whether a call had more input than the prices of a mode are for: the plain prices have others for it,
+// and the mode has none.
+func tooLong(plain, mode *modelv1.Prices, usage *modelv1.ModelUsage) bool {
+	return plain.GetLongInput() != nil && mode.GetLongInput() == nil && chat.InputTokens(usage) > plain.GetLongInputTokens()
 }
 
 // share is the part of the plain price that the call costs; 0 if that is not known of batches.

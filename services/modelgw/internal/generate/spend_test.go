@@ -75,7 +75,11 @@ func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
 // cost, which is said.
 func TestAnAnswerIsPricedAsItIsBilled(t *testing.T) {
 	t.Parallel()
-	prices := generate.Prices{"test/m": {Input: 1, Output: 1, InputCacheWrite: 10}}
+	prices := generate.Prices{
+		"test/m": {Input: 1, Output: 1, InputCacheWrite: 10, LongInputTokens: 99, LongInput: &modelv1.Prices{InputCacheWrite: 10}, Modes: map[string]*modelv1.Prices{
+			"fast": {InputCacheWrite: 30, LongInputTokens: 99, LongInput: &modelv1.Prices{InputCacheWrite: 20}}, "priority": {InputCacheWrite: 30},
+		}},
+	}
 	for name, tt := range map[string]struct {
 		billing dialect.Billing
 		want    *float64
@@ -83,7 +87,10 @@ func TestAnAnswerIsPricedAsItIsBilled(t *testing.T) {
 		"plain":        {dialect.Billing{}, new(100 * 10 / 1e6)},
 		"for an hour":  {dialect.Billing{LongCacheWrite: new(int64(40))}, new((60*10 + 40*16) / 1e6)},
 		"none of them": {dialect.Billing{LongCacheWrite: new(int64(0))}, new(100 * 10 / 1e6)},
-		"a mode":       {dialect.Billing{Mode: "fast"}, nil},
+		"a mode":       {dialect.Billing{Mode: "fast"}, new(100 * 20 / 1e6)},
+		"both":         {dialect.Billing{Mode: "fast", LongCacheWrite: new(int64(40))}, new((60*20 + 40*32) / 1e6)},
+		"another mode": {dialect.Billing{Mode: "fast us"}, nil},
+		"more input than the mode has a price for": {dialect.Billing{Mode: "priority"}, nil},
 	} {
 		g := newRig(says("x"))
 		response, err := generate.Spend(g.budgets, func() generate.Prices { return prices })(func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {

@@ -77,6 +77,8 @@ type Prices struct {
 	Long *Prices `yaml:"long"`
 	// Above is set in Long.
 	Above int64 `yaml:"above"`
+	// Modes are the prices of further modes of the vendor, by its own words. They have none themselves.
+	Modes map[string]*Prices `yaml:"modes"`
 }
 
 // Proto returns the prices as messages have them.
@@ -93,6 +95,12 @@ func (p *Prices) Proto() *modelv1.Prices {
 	}
 	if p.Long != nil {
 		sent.LongInputTokens = p.Long.Above
+	}
+	for mode, prices := range p.Modes {
+		if sent.Modes == nil {
+			sent.Modes = map[string]*modelv1.Prices{}
+		}
+		sent.Modes[mode] = prices.Proto()
 	}
 	return sent
 }

@@ -103,7 +103,15 @@ func sane(t *testing.T, p *modeldata.Prices) {
 		assert.GreaterOrEqual(t, p.Long.Input, p.Input)
 		assert.GreaterOrEqual(t, p.Long.Output, p.Output)
 		assert.Nil(t, p.Long.Long)
+		assert.Empty(t, p.Long.Modes)
 		sane(t, p.Long)
+	}
+	for mode, prices := range p.Modes {
+		assert.Contains(t, []string{"flex", "priority", "fast", "us"}, mode)
+		assert.Equal(t, mode == "flex", prices.Input < p.Input, "%s costs %v beside %v", mode, prices.Input, p.Input)
+		assert.Equal(t, prices.Input < p.Input, prices.Output < p.Output)
+		assert.Empty(t, prices.Modes)
+		sane(t, prices)
 	}
 }
 
@@ -162,6 +170,11 @@ func TestPricesAreNeverGuessed(t *testing.T) {
 	assert.Equal(t, []float64{5, 22.5, 5, 0.5}, []float64{
 		long.GetLongInput().GetInput(), long.GetLongInput().GetOutput(), long.GetLongInput().GetInputCacheWrite(), long.GetLongInput().GetInputCacheRead(),
 	}, "what is left out is the price of input")
+	assert.Equal(t, []float64{1.25, 7.5, 2.5, 11.25}, []float64{
+		long.GetModes()["flex"].GetInput(), long.GetModes()["flex"].GetOutput(), long.GetModes()["flex"].GetLongInput().GetInput(), long.GetModes()["flex"].GetLongInput().GetOutput(),
+	})
+	assert.Nil(t, long.GetModes()["priority"].GetLongInput(), "the vendor has none")
+	assert.InDelta(t, 2*prices["anthropic/claude-opus-5"].GetOutput(), prices["anthropic/claude-opus-5"].GetModes()["fast"].GetOutput(), 0)
 }
 
 func TestDataThatIsWrongIsRefused(t *testing.T) {

@@ -51,6 +51,8 @@ type BatchIntent struct {
 	Requests int
 	// Time is when it was assembled.
 	Time time.Time
+	// Cancelled means that Find returns a batch that lacks some of its requests too: it is to be cancelled.
+	Cancelled bool
 	// NotThese are ids that Find has returned and that were of other batches.
 	NotThese []string
 }

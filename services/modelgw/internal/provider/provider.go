@@ -60,6 +60,13 @@ type Windowed interface {
 	ContextTokens() (tokens int64, ok bool)
 }
 
+// Moded is a provider whose server has modes with prices of their own, such as service tiers.
+type Moded interface {
+	// Mode returns the mode that a call with this configuration asks for, by the server's own word; empty is the usual one,
+	// or the server's choice.
+	Mode(c *modelv1.GenerateConfig) string
+}
+
 // TokenCounter is a provider whose API counts the tokens of a request on demand.
 type TokenCounter interface {
 	// CountTokens asks how many tokens of input a request has, tools included. Its errors are those of Generate.

@@ -150,11 +150,12 @@ const (
 
 // Rest makes the model's credential rest if a failure of an attempt is the credential's or its address's own: a rate
 // limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns
-// for how long, and why in a word; zero if it does not rest. Accounts with one credential have no rest.
-func (m *Model) Rest(err error) (rest time.Duration, why string) {
+// for how long, why in a word, and what ends the rest early; zero and nil if it does not rest. Accounts with one credential
+// have no rest.
+func (m *Model) Rest(err error) (rest time.Duration, why string, end func()) {
 	failure, ok := As(err)
 	if m.ring == nil || !ok {
-		return 0, ""
+		return 0, "", nil
 	}
 	all, pool := m.restKeys()[0], m.restKeys()[1]
 	key := all
@@ -173,10 +174,11 @@ func (m *Model) Rest(err error) (rest time.Duration, why string) {
 	case failure.Class == Transient && failure.Status == 0 && !errors.Is(err, ErrCut):
 		rest, why = unreachableRest, "unreachable"
 	default:
-		return 0, ""
+		return 0, "", nil
 	}
-	m.ring.resting.rest(key, time.Now().Add(rest))
-	return rest, why
+	until := time.Now().Add(rest)
+	m.ring.resting.rest(key, until)
+	return rest, why, func() { m.ring.resting.end(key, until) }
 }
 
 // ErrCut marks the failure of an attempt that the gateway ended because it took too long.
@@ -204,6 +206,18 @@ func (r *resting) rest(key string, until time.Time) {
 		r.until = lru.New[string, time.Time](maxResting)
 	}
 	r.until.Put(key, until, 1)
+}
+
+// end ends the rest of a key, unless it rests for something else meanwhile.
+func (r *resting) end(key string, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.until == nil {
+		return
+	}
+	if now, ok := r.until.Get(key); ok && now.Equal(until) {
+		r.until.Remove(key)
+	}
 }
 
 // clear ends every rest.

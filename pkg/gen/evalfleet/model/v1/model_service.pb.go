@@ -2892,8 +2892,11 @@ type Prices struct {
 	LongInput *Prices `protobuf:"bytes,5,opt,name=long_input,json=longInput,proto3" json:"long_input,omitempty"`
 	// The largest input that has the prices above; 0 without `long_input`.
 	LongInputTokens int64 `protobuf:"varint,6,opt,name=long_input_tokens,json=longInputTokens,proto3" json:"long_input_tokens,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The prices of further modes of the provider, by its own words, such as `flex`, `priority` or `fast`. A mode that is
+	// not here has no known price. A mode without `long_input`, of a model that has it, has no known price for such calls.
+	Modes         map[string]*Prices `protobuf:"bytes,7,rep,name=modes,proto3" json:"modes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Prices) Reset() {
@@ -2966,6 +2969,13 @@ func (x *Prices) GetLongInputTokens() int64 {
 		return x.LongInputTokens
 	}
 	return 0
+}
+
+func (x *Prices) GetModes() map[string]*Prices {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
 }
 
 // GetModelRequest names a model.
@@ -5034,7 +5044,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"compaction\x12\x1c\n" +
 	"\treasoning\x18\f \x01(\bR\treasoning\x12\x1d\n" +
 	"\n" +
-	"remote_mcp\x18\r \x01(\bR\tremoteMcp\"\xf3\x01\n" +
+	"remote_mcp\x18\r \x01(\bR\tremoteMcp\"\x86\x03\n" +
 	"\x06Prices\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x01R\x06output\x12*\n" +
@@ -5042,7 +5052,12 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x10input_cache_read\x18\x04 \x01(\x01R\x0einputCacheRead\x129\n" +
 	"\n" +
 	"long_input\x18\x05 \x01(\v2\x1a.evalfleet.model.v1.PricesR\tlongInput\x12*\n" +
-	"\x11long_input_tokens\x18\x06 \x01(\x03R\x0flongInputTokens\"I\n" +
+	"\x11long_input_tokens\x18\x06 \x01(\x03R\x0flongInputTokens\x12;\n" +
+	"\x05modes\x18\a \x03(\v2%.evalfleet.model.v1.Prices.ModesEntryR\x05modes\x1aT\n" +
+	"\n" +
+	"ModesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.evalfleet.model.v1.PricesR\x05value:\x028\x01\"I\n" +
 	"\x0fGetModelRequest\x126\n" +
 	"\x04name\x18\x01 \x01(\tB\"\xe0A\x02\xfaA\x15\n" +
 	"\x13evalfleet.dev/Model\xbaH\x04r\x02\x10\x01R\x04name\"t\n" +
@@ -5240,7 +5255,7 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
 	(AccountCheckResult)(0),             // 1: evalfleet.model.v1.AccountCheckResult
@@ -5305,149 +5320,152 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*UpdateBudgetRequest)(nil),         // 60: evalfleet.model.v1.UpdateBudgetRequest
 	nil,                                 // 61: evalfleet.model.v1.RawRequest.HeadersEntry
 	nil,                                 // 62: evalfleet.model.v1.RawResponse.HeadersEntry
-	nil,                                 // 63: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 64: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 65: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 66: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 67: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 68: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 69: google.protobuf.Duration
-	(*v12.OffloadedField)(nil),          // 70: evalfleet.content.v1.OffloadedField
-	(*ModelOutput)(nil),                 // 71: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 72: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 73: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 74: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 75: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 76: evalfleet.effect.v1.Note
-	(*ModelUsage)(nil),                  // 77: evalfleet.model.v1.ModelUsage
-	(*fieldmaskpb.FieldMask)(nil),       // 78: google.protobuf.FieldMask
+	nil,                                 // 63: evalfleet.model.v1.Prices.ModesEntry
+	nil,                                 // 64: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 65: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 66: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 67: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 68: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 69: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 70: google.protobuf.Duration
+	(*v12.OffloadedField)(nil),          // 71: evalfleet.content.v1.OffloadedField
+	(*ModelOutput)(nil),                 // 72: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 73: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 74: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 75: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 76: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 77: evalfleet.effect.v1.Note
+	(*ModelUsage)(nil),                  // 78: evalfleet.model.v1.ModelUsage
+	(*fieldmaskpb.FieldMask)(nil),       // 79: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	64, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	65, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	4,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	66, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	67, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	68, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	7,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	69, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	70, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	4,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	65, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	70, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	4,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	61, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	62, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
-	71, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	72, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	0,  // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	73, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	68, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
-	8,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	4,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	10, // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	65, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	33, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	70, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	74, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	69, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	73, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	3,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	13, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	14, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	16, // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	17, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	9,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	8,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	70, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	15, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	75, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	76, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	65, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	66, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	4,  // 42: evalfleet.model.v1.CountTokensRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	70, // 43: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	64, // 44: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	65, // 45: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	4,  // 46: evalfleet.model.v1.CompactRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	66, // 47: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	68, // 48: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	69, // 49: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
-	70, // 50: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	72, // 51: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	73, // 52: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	10, // 53: evalfleet.model.v1.CompactResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	65, // 54: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
-	77, // 55: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
-	70, // 56: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	32, // 57: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	33, // 58: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	33, // 59: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
-	31, // 60: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	39, // 61: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	40, // 62: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	43, // 63: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
-	44, // 64: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
-	1,  // 65: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
-	63, // 66: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	49, // 67: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	74, // 68: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	53, // 69: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	74, // 70: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	2,  // 71: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
-	52, // 72: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	52, // 73: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	78, // 74: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	57, // 75: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	57, // 76: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	78, // 77: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	3,  // 78: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	11, // 79: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	18, // 80: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	19, // 81: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	21, // 82: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	23, // 83: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	25, // 84: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	5,  // 85: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	27, // 86: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	29, // 87: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
-	34, // 88: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	35, // 89: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	37, // 90: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	41, // 91: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
-	45, // 92: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	47, // 93: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	50, // 94: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	54, // 95: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	56, // 96: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	58, // 97: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	60, // 98: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	9,  // 99: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	12, // 100: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	12, // 101: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	20, // 102: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	22, // 103: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	24, // 104: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	26, // 105: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	6,  // 106: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	28, // 107: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	30, // 108: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
-	31, // 109: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	36, // 110: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	38, // 111: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	42, // 112: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
-	46, // 113: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	48, // 114: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	51, // 115: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	55, // 116: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	52, // 117: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	59, // 118: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	57, // 119: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	99, // [99:120] is the sub-list for method output_type
-	78, // [78:99] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	65,  // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	66,  // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	4,   // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	67,  // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	68,  // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	69,  // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	7,   // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
+	70,  // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	71,  // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	4,   // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	66,  // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	71,  // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	4,   // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	61,  // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	62,  // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
+	72,  // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	73,  // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	0,   // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
+	74,  // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	69,  // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	8,   // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	4,   // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	10,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	66,  // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	33,  // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	71,  // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	75,  // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	70,  // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	74,  // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	3,   // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	13,  // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	14,  // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	16,  // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	17,  // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	9,   // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	8,   // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	71,  // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	15,  // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	76,  // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	77,  // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	66,  // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	67,  // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	4,   // 42: evalfleet.model.v1.CountTokensRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	71,  // 43: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	65,  // 44: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	66,  // 45: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	4,   // 46: evalfleet.model.v1.CompactRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	67,  // 47: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	69,  // 48: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	70,  // 49: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
+	71,  // 50: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	73,  // 51: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	74,  // 52: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	10,  // 53: evalfleet.model.v1.CompactResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	66,  // 54: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
+	78,  // 55: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
+	71,  // 56: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	32,  // 57: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	33,  // 58: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	33,  // 59: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
+	63,  // 60: evalfleet.model.v1.Prices.modes:type_name -> evalfleet.model.v1.Prices.ModesEntry
+	31,  // 61: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	39,  // 62: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	40,  // 63: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	43,  // 64: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
+	44,  // 65: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
+	1,   // 66: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
+	64,  // 67: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	49,  // 68: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	75,  // 69: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	53,  // 70: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	75,  // 71: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	2,   // 72: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	52,  // 73: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	52,  // 74: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	79,  // 75: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	57,  // 76: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	57,  // 77: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	79,  // 78: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	33,  // 79: evalfleet.model.v1.Prices.ModesEntry.value:type_name -> evalfleet.model.v1.Prices
+	3,   // 80: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	11,  // 81: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	18,  // 82: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	19,  // 83: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	21,  // 84: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	23,  // 85: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	25,  // 86: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	5,   // 87: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	27,  // 88: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	29,  // 89: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
+	34,  // 90: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	35,  // 91: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	37,  // 92: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	41,  // 93: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
+	45,  // 94: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	47,  // 95: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	50,  // 96: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	54,  // 97: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	56,  // 98: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	58,  // 99: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	60,  // 100: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	9,   // 101: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	12,  // 102: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	12,  // 103: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	20,  // 104: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	22,  // 105: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	24,  // 106: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	26,  // 107: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	6,   // 108: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	28,  // 109: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	30,  // 110: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
+	31,  // 111: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	36,  // 112: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	38,  // 113: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	42,  // 114: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
+	46,  // 115: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	48,  // 116: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	51,  // 117: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	55,  // 118: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	52,  // 119: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	59,  // 120: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	57,  // 121: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	101, // [101:122] is the sub-list for method output_type
+	80,  // [80:101] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -5480,7 +5498,7 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

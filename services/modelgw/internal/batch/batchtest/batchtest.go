@@ -145,6 +145,7 @@ func told(t *testing.T, s batch.Store) {
 	require.NoError(t, err)
 	require.Len(t, riders, 2)
 	assert.Equal(t, []batch.State{batch.Told, batch.Waiting}, []batch.State{riders[0].State, riders[1].State})
+	assert.Equal(t, 500, riders[0].Result.Status)
 }
 
 func left(t *testing.T, s batch.Store) {

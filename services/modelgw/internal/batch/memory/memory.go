@@ -92,7 +92,9 @@ func (s *Store) Rider(_ context.Context, id int64) (batch.Rider, error) {
 func (s *Store) OfKey(_ context.Context, key effect.Key) ([]batch.Rider, error) {
 	all := s.some(func(r *rider) bool { return r.Key == key })
 	for i := range all {
-		all[i].Result = provider.BatchResult{}
+		if all[i].State != batch.Told {
+			all[i].Result = provider.BatchResult{}
+		}
 	}
 	return all, nil
 }

@@ -217,7 +217,9 @@ func (s *Store) Rider(ctx context.Context, id int64) (r batch.Rider, err error) 
 func (s *Store) OfKey(ctx context.Context, key effect.Key) ([]batch.Rider, error) {
 	riders, err := read(ctx, s, scanRider, riderColumns+"WHERE project = ? AND key = ? ORDER BY id", key.Project, key.ID)
 	for i := range riders {
-		riders[i].Result = provider.BatchResult{}
+		if riders[i].State != batch.Told {
+			riders[i].Result = provider.BatchResult{}
+		}
 	}
 	return riders, err
 }

@@ -8,9 +8,11 @@ import (
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
@@ -84,6 +86,20 @@ func (c *Client) Header(config *modelv1.GenerateConfig) http.Header {
 	}
 	return header
 }
+
+// Mode is the mode that a configuration's service tier asks for, as in [provider.Moded]; byDefault is the tier of a
+// configuration without one.
+func Mode(c *modelv1.GenerateConfig, byDefault string) string {
+	if all, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson())); err == nil {
+		if given, ok := all.Get(ServiceTier); ok {
+			byDefault, _ = given.(string)
+		}
+	}
+	return openai.Mode(byDefault)
+}
+
+// ServiceTier is the member of a request that asks for a mode of the server.
+const ServiceTier = "service_tier"
 
 // Text returns a text as JSON, for members of a request.
 func Text(text string) string { return string(jsonwrite.AppendText(nil, text)) }

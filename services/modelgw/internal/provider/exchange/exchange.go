@@ -87,14 +87,24 @@ type Answer struct {
 	Raw []byte
 }
 
+// Billing is what the answer says of its price beside the usage.
+func (a Answer) Billing() dialect.Billing {
+	if biller, ok := a.Response.(dialect.Biller); ok {
+		return biller.Billing()
+	}
+	return dialect.Billing{}
+}
+
 // Do makes an attempt of one request: encode appends its body.
 func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, encode func(dst []byte) ([]byte, error)) (*provider.Response, error) {
-	return x.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
+	var billing dialect.Billing
+	response, err := x.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		left := r.AnswerBound()
 		answer, err := x.Post(ctx, r, call, body, &left)
 		if err != nil || answer.Stopped != nil {
 			return answer.Stopped, answer.Raw, err
 		}
+		billing = answer.Billing()
 		output, err := answer.Response.Output(r.Tools)
 		if err == nil && x.Quirks.Finish != nil {
 			err = x.Quirks.Finish(answer.Response, output)
@@ -104,6 +114,10 @@ func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, enco
 		}
 		return output, answer.Raw, nil
 	})
+	if response != nil {
+		response.Billing = billing
+	}
+	return response, err
 }
 
 // Attempt makes an attempt that may take several requests. encode appends the body of the first; run makes the requests

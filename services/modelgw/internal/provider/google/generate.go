@@ -71,6 +71,7 @@ func (m *model) generate(ctx context.Context, r *provider.Request) (response *pr
 	if request.Files, remembered, err = m.files.of(ctx, r); err != nil {
 		return nil, nil, err
 	}
+	r = restored(r, request.Computer)
 	a := &attempt{model: m, sent: request, request: r}
 	response, err = m.exchange.AttemptSeries(r, a.sent.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 		return a.run(ctx, s, body)
@@ -118,6 +119,11 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 		output, err := said.Output(a.request.Tools)
 		if err != nil {
 			return nil, a.exchange.Malformed(err)
+		}
+		if a.sent.Computer != "" {
+			for _, choice := range output.GetChoices() {
+				format.ComputerCalls(choice.GetMessage(), a.sent.Computer)
+			}
 		}
 		if try == maxTries || !said.MalformedCall() {
 			s.Account(output)

@@ -44,6 +44,11 @@ func (n name) takesLevel() bool { return n.version() >= 30 }
 // runsTools reports whether the model may be offered tools that the server runs.
 func (n name) runsTools() bool { return n.version() >= 20 }
 
+// controlsComputers reports whether the server has functions of its own for a computer with the model.
+func (n name) controlsComputers() bool {
+	return strings.Contains(string(n), "gemini-2.5-computer-use-preview") || strings.Contains(string(n), "gemini-3-flash-preview")
+}
+
 // mixesTools reports whether it may be offered functions beside them.
 func (n name) mixesTools() bool { return n.version() >= 30 }
 

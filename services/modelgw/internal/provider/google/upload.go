@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -29,6 +31,8 @@ import (
 const (
 	// keptFor is how long an uploaded file is named again; Google keeps it for 48 hours.
 	keptFor = 47 * time.Hour
+	// uploadTimeout bounds an upload, with the time in which Google reads the file.
+	uploadTimeout = 20 * time.Minute
 	// maxFiles bounds the files that are remembered.
 	maxFiles = 1000
 	// readyEvery is the time between two questions whether a file can be used, and maxQuestions bounds these.
@@ -58,6 +62,9 @@ type files struct {
 	every time.Duration
 	// missing is set once the server has said that it has no such API: media are then within requests.
 	missing atomic.Bool
+
+	// uploads are those in flight, by the files' content.
+	uploads singleflight.Group
 
 	mu    sync.Mutex
 	known *lru.Cache[[sha256.Size]byte, uploaded]
@@ -91,7 +98,7 @@ func (f *files) of(ctx context.Context, r *provider.Request) (all map[string]str
 				all[uri], remembered = address, append(remembered, address)
 				continue
 			}
-			address, err := f.upload(ctx, mediaType, data)
+			address, err := f.once(ctx, mediaType, data)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -140,6 +147,24 @@ func refusesFile(err error) bool {
 
 func isFile(part *contentv1.Content) bool {
 	return part.GetAudio() != nil || part.GetVideo() != nil || part.GetDocument() != nil
+}
+
+// once uploads a file. Requests that need the same file share an upload, which goes on for the others when one of them
+// ends.
+func (f *files) once(ctx context.Context, mediaType, data string) (string, error) {
+	key := keyOf(mediaType, data)
+	uploaded := f.uploads.DoChan(string(key[:]), func() (any, error) {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploadTimeout)
+		defer cancel()
+		return f.upload(within, mediaType, data)
+	})
+	select {
+	case result := <-uploaded:
+		address, _ := result.Val.(string)
+		return address, result.Err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // upload uploads a file, and returns its address; empty if the server has no such API.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,10 +32,18 @@ type store struct {
 	to    string
 	// lost refuses requests that name a file.
 	lost bool
+	// wait is called before a file is taken; nil does not wait.
+	wait func()
+	mu   sync.Mutex
 }
 
 // ServeHTTP implements http.Handler.
 func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.wait != nil && strings.HasPrefix(r.URL.Path, "/upload/") {
+		s.wait()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	key := ""
 	if r.Header.Get("X-Goog-Api-Key") != "" {
 		key = " with the key"
@@ -177,4 +186,32 @@ func TestUploadsThatFail(t *testing.T) {
 			assert.Equal(t, tt.want, provider.Error{Status: failure.Status, Class: failure.Class, Auth: failure.Auth, Invalid: failure.Invalid})
 		})
 	}
+}
+
+// Requests that need the same file at once share its upload.
+func TestAFileThatSeveralRequestsNeedIsUploadedOnce(t *testing.T) {
+	t.Parallel()
+	const requests = 8
+	s := &store{start: http.StatusOK, state: "ACTIVE"}
+	var begun sync.WaitGroup
+	begun.Add(requests)
+	s.wait = begun.Wait
+	p := s.open(t)
+	var calls sync.WaitGroup
+	for range requests {
+		calls.Go(func() {
+			begun.Done()
+			_, err := p.Generate(t.Context(), withDocument())
+			assert.NoError(t, err)
+		})
+	}
+	calls.Wait()
+	uploads := 0
+	for _, asked := range s.asked {
+		if asked == startFile {
+			uploads++
+		}
+	}
+	assert.Equal(t, 1, uploads)
+	assert.Len(t, s.asked, requests+2)
 }

@@ -105,10 +105,11 @@ func (b *batches) named(ctx context.Context, i provider.BatchIntent) (*xai.Batch
 	}
 }
 
-// Find implements [provider.BatchAPI]. A batch that lacks requests is none yet: Submit completes it.
+// Find implements [provider.BatchAPI]. A batch that lacks requests is none yet: Submit completes it, unless it is to be
+// cancelled.
 func (b *batches) Find(ctx context.Context, i provider.BatchIntent) (string, error) {
 	found, err := b.named(ctx, i)
-	if err != nil || found.GetState().GetNumRequests() < int64(i.Requests) {
+	if err != nil || !i.Cancelled && found.GetState().GetNumRequests() < int64(i.Requests) {
 		return "", err
 	}
 	return found.GetBatchId(), nil

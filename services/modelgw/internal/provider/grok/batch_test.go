@@ -39,6 +39,11 @@ func TestABatchThatLacksRequestsIsCompleted(t *testing.T) {
 	id, err := api.Find(t.Context(), intent)
 	require.NoError(t, err)
 	assert.Empty(t, id)
+	cancelled := intent
+	cancelled.Cancelled = true
+	id, err = api.Find(t.Context(), cancelled)
+	require.NoError(t, err)
+	assert.NotEmpty(t, id, "one that is to be cancelled is found as it is")
 	made, err := api.Submit(t.Context(), intent, lines)
 	require.NoError(t, err)
 	require.Len(t, vendor.Batches(), 1)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
@@ -56,7 +57,8 @@ func (m *model) inBackground(c *modelv1.GenerateConfig) bool {
 // doInBackground makes an attempt whose answer the server makes in the background. What is recorded of the answer is
 // the whole one. Once the attempt ends without it, the server is told to stop.
 func (m *model) doInBackground(ctx context.Context, r *provider.Request, call *exchange.Call, encode func([]byte) ([]byte, error)) (*provider.Response, error) {
-	return m.responses.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
+	var billing dialect.Billing
+	response, err := m.responses.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		left := r.AnswerBound()
 		answer, err := m.responses.Post(ctx, r, call, body, &left)
 		for err == nil && answer.Stopped == nil {
@@ -71,12 +73,17 @@ func (m *model) doInBackground(ctx context.Context, r *provider.Request, call *e
 		if err != nil || answer.Stopped != nil {
 			return answer.Stopped, answer.Raw, err
 		}
+		billing = answer.Billing()
 		output, err := answer.Response.Output(r.Tools)
 		if err != nil {
 			return nil, answer.Raw, m.responses.Malformed(err)
 		}
 		return output, answer.Raw, nil
 	})
+	if response != nil {
+		response.Billing = billing
+	}
+	return response, err
 }
 
 // poll asks for an answer after a while. A question that is lost is asked again, since the answer has been paid for.

@@ -72,10 +72,13 @@ func (m *model) chatRequest(r *provider.Request) *openaichat.Request {
 	return request
 }
 
+// Mode implements provider.Moded.
+func (m *model) Mode(c *modelv1.GenerateConfig) string { return chatapi.Mode(c, m.args.ServiceTier) }
+
 func (m *model) members() []dialect.Member {
 	var members []dialect.Member
 	for _, member := range []struct{ name, value string }{
-		{"service_tier", m.args.ServiceTier},
+		{chatapi.ServiceTier, m.args.ServiceTier},
 		{"prompt_cache_key", m.args.PromptCacheKey},
 		{"prompt_cache_retention", m.args.PromptCacheRetention},
 		{"safety_identifier", m.args.SafetyIdentifier},

@@ -69,6 +69,15 @@ func (n name) isAtLeast(major, minor int) bool {
 // takesCacheMarks reports whether the model accepts marks for the boundaries of the prompt cache: gpt-5.6 and later.
 func (n name) takesCacheMarks() bool { return n.isAtLeast(5, 6) }
 
+// plainVariants are parts of names of models of those generations that have no computer of their own.
+var plainVariants = []string{"nano", "instant", "chat"}
+
+// controlsComputers reports whether the model has a form of its own for a computer: gpt-5.4 and later.
+func (n name) controlsComputers() bool {
+	plain := slices.ContainsFunc(plainVariants, func(part string) bool { return strings.Contains(string(n), part) })
+	return n.isCodeName() || n.isAtLeast(5, 4) && !plain
+}
+
 // isNewest reports whether the model is of the generation that reasons with all efforts and in all modes: gpt-5.6 and
 // later.
 func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }

@@ -19,6 +19,7 @@ const (
 	searchTool = "web_search"
 	codeTool   = "code_interpreter"
 	mcpTool    = "mcp"
+	computer   = "computer"
 	// searchChoice is the type by which a choice names the search.
 	searchChoice = "web_search_preview"
 )
@@ -36,6 +37,13 @@ func (m *model) runsTools() bool {
 	return name(m.served).generation() >= 5
 }
 
+// controlsComputers reports whether a computer is offered in the model's own form. Its calls need answers that the server
+// stores, so that it is a function where storing is refused.
+func (m *model) controlsComputers() bool {
+	refused := m.args.ResponsesStore != nil && !*m.args.ResponsesStore
+	return !refused && m.name.controlsComputers()
+}
+
 // native are the tools of a request that the servers run themselves, by their names.
 func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 	wanted := r.Config == nil || r.Config.InternalTools == nil || r.Config.GetInternalTools()
@@ -46,7 +54,12 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 			if server, ok := provider.NewRemoteMCP(tool); ok {
 				all[tool.GetName()] = openairesponses.Native{JSON: mcpServer(server), Choice: mcpTool, Server: server.Name}
 			}
-		case !wanted || !m.runsTools():
+		case !wanted:
+		case kind == provider.Computer:
+			if m.controlsComputers() {
+				all[tool.GetName()] = openairesponses.Native{JSON: `{"type":"` + computer + `"}`, Choice: computer, Computer: true}
+			}
+		case !m.runsTools():
 		case kind == provider.WebSearch:
 			all[tool.GetName()] = openairesponses.Native{JSON: search(tool), Choice: searchChoice}
 		case kind == provider.CodeExecution:

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -37,12 +38,27 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 		if err == nil {
 			responsesapi.SetModel(response.Output, m.served)
 			restore(response.Output)
+			if hasComputer(request.Native) {
+				response.Warnings = append(slices.Clip(response.Warnings), storedForComputer)
+			}
 			return response, nil
 		}
 		if !m.goesWithout(request, r.Config, err) {
 			return nil, err
 		}
 	}
+}
+
+// storedForComputer is the warning of an answer that is stored for its calls of a computer.
+const storedForComputer = "the answer is stored at OpenAI, which its computer needs; the model argument responses_store false makes the computer a function"
+
+func hasComputer(native map[string]openairesponses.Native) bool {
+	for _, own := range native {
+		if own.Computer {
+			return true
+		}
+	}
+	return false
 }
 
 // goesWithout reports whether a refused request may be sent again without a part that needs a verified organization,
@@ -66,10 +82,14 @@ func (m *model) goesWithout(request *openairesponses.Request, asked *modelv1.Gen
 // responsesRequest makes the upstream request.
 func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	config := m.sent(r.Config)
+	native, stores := m.native(r), m.args.ResponsesStore
+	if hasComputer(native) {
+		stores = new(true)
+	}
 	request := responsesapi.New(dialect.Request{
 		Model: m.served, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
 		Stream: r.Streams(m.args.Streaming) && !m.unverified.stream.Load(), Members: m.members(),
-	}, m.args.ResponsesStore)
+	}, stores)
 	request.SealReasoning = request.SealReasoning && m.name.takesReasoning()
 	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
 	request.CacheMarks = m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF
@@ -77,7 +97,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 		request.Members = append(request.Members, dialect.Member{Name: backgroundMember, JSON: strconv.FormatBool(*background)})
 		request.Stream = request.Stream && !*background
 	}
-	request.Native = m.native(r)
+	request.Native = native
 	for _, own := range request.Native {
 		request.CodeOutputs = request.CodeOutputs || own.Choice == codeTool
 	}

@@ -355,3 +355,59 @@ func TestWhoseToolsAreEmulated(t *testing.T) {
 	assert.NotNil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", "").Capabilities().Upstreams)
 	assert.Nil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", `{"emulate_tools": true}`).Capabilities().Upstreams)
 }
+
+// vLLM takes options that chat completions lack; a server that refuses one is asked without, once and from then on, and
+// the answer says so.
+func TestOptionsOfSamplingOfAServer(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]string{"taken": "", "refused": `{"error":{"message":"Extra inputs are not permitted: best_of"}}`, "refused for another reason": `{"error":{"message":"no such model"}}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := make(chan map[string]json.RawMessage, 9)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.Method == http.MethodGet {
+					_, _ = fmt.Fprint(w, `{"data":[]}`)
+					return
+				}
+				var body map[string]json.RawMessage
+				assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+				asked <- body
+				if body["best_of"] != nil && refusal != "" {
+					w.WriteHeader(http.StatusBadRequest)
+					_, _ = fmt.Fprint(w, refusal)
+					return
+				}
+				_, _ = fmt.Fprint(w, `{"choices":[{"message":{"content":"fine"},"finish_reason":"stop"}]}`)
+			}))
+			t.Cleanup(server.Close)
+			p := openAt(t, "vllm", "m", server.URL+"/v1", "")
+			c := &modelv1.GenerateConfig{BestOf: new(int32(3)), TopK: new(int32(5))}
+			sent, unsent := provider.Sent(p, c)
+			assert.Empty(t, unsent)
+			ask := func() (*provider.Response, error) {
+				return p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: sent})
+			}
+			first, err := ask()
+			body := <-asked
+			assert.Equal(t, []string{"3", "5"}, []string{string(body["best_of"]), string(body["top_k"])})
+			switch name {
+			case "taken":
+				require.NoError(t, err)
+				assert.Empty(t, first.Warnings)
+				assert.Empty(t, asked)
+			case "refused":
+				require.NoError(t, err)
+				second, err := ask()
+				require.NoError(t, err)
+				assert.Len(t, asked, 2)
+				for _, response := range []*provider.Response{first, second} {
+					assert.Contains(t, response.Warnings, "best_of and top_k had no effect: the server refuses such an option, and was asked without")
+				}
+			default:
+				require.ErrorContains(t, err, "no such model")
+				assert.Empty(t, asked)
+			}
+		})
+	}
+}

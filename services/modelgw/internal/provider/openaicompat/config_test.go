@@ -158,7 +158,7 @@ func TestWhatAnAccountLacks(t *testing.T) {
 	}
 	for service, want := range map[string]map[string]*modelv1.Account{
 		"together":      {"default": {Problem: "set TOGETHER_API_KEY, or api_key in modelgw.services.together of the configuration", BaseUrl: "https://api.together.xyz/v1"}},
-		"vllm":          {"default": {Problem: "set VLLM_BASE_URL, or base_url in modelgw.services.vllm of the configuration"}},
+		"vllm":          {"default": {Problem: "evalfleet starts no server; run `vllm serve <model>` where it is to be, and set VLLM_BASE_URL, or base_url in modelgw.services.vllm of the configuration"}},
 		"litellm-proxy": {"default": {Problem: "set LITELLM_PROXY_BASE_URL or LITELLM_PROXY_API_BASE or LITELLM_BASE_URL, or base_url in modelgw.services.litellm-proxy of the configuration"}},
 		"cloudflare":    {"default": {Problem: "set CLOUDFLARE_ACCOUNT_ID, or account_id in modelgw.services.cloudflare of the configuration"}},
 		"deepseek": {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -67,6 +68,8 @@ type model struct {
 	// deployments is what the list of a proxy says; it is asked if asksDeployments.
 	deployments     deployments
 	asksDeployments bool
+	// refused is set once the server has refused one of the service's options of sampling: they are not sent again.
+	refused atomic.Bool
 	// batch is the batch API; nil if there is none.
 	batch *provider.BatchSupport
 }
@@ -200,9 +203,12 @@ func (m *model) Capabilities() provider.Capabilities {
 		caps.MaxTokens = 0
 	}
 	caps.Features.Audio = !m.service.ImagesOnly
+	caps.Ignored = slices.DeleteFunc(slices.Clone(caps.Ignored), func(option string) bool {
+		return m.responses == nil && slices.Contains(m.service.Sampling, option)
+	})
 	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
 	caps.Dropped = append(slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
-		return m.responses == nil && (option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
+		return m.responses == nil && (slices.Contains(m.service.Sampling, option) || option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
 	}), "modalities")
 	if m.emulates {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
@@ -250,6 +256,14 @@ func unsentArguments(why string, given map[string]bool) (all []provider.Unsent) 
 	return all
 }
 
+// Mode implements provider.Moded.
+func (m *model) Mode(c *modelv1.GenerateConfig) string {
+	if m.service.NoExtraBody {
+		return ""
+	}
+	return chatapi.Mode(c, "")
+}
+
 func isTrue(asked *bool) bool { return asked != nil && *asked }
 
 // Check implements provider.Provider: any call may succeed.
@@ -276,6 +290,13 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		}
 	}
 	response, err := m.attempt(ctx, r)
+	if asked := m.sampling(r.Config); len(asked) > 0 && !m.refused.Load() && refuses(err, asked) {
+		m.refused.Store(true)
+		response, err = m.attempt(ctx, r)
+	}
+	if asked := m.sampling(r.Config); err == nil && len(asked) > 0 && m.refused.Load() {
+		response.Warnings = append(slices.Clip(response.Warnings), refusedSampling(asked))
+	}
 	if err == nil && m.service.RefusalStops {
 		for _, choice := range response.Output.GetChoices() {
 			if choice.GetStopReason() == modelv1.StopReason_STOP_REASON_STOP && choice.GetStopDetails().GetType() == format.KindRefusal {
@@ -350,6 +371,9 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 	}
 	if m.service.NoReasoning {
 		request.Replay = func(*contentv1.Content) (string, []dialect.Member) { return "", nil }
+	}
+	if !m.refused.Load() {
+		request.Members = append(request.Members, m.sampling(r.Config)...)
 	}
 	if m.isClaude() {
 		m.forClaude(&request.Request)

@@ -90,7 +90,7 @@ func newHost(s *Service, accounts map[string]Account, client *http.Client) *host
 			case s.AccountIDEnv != "" && a.AccountID == "":
 				return setting(account, s, "account_id", []string{s.AccountIDEnv})
 			case s.Address == "" && a.BaseURL == "":
-				return setting(account, s, "base_url", s.addressEnv())
+				return started(s) + setting(account, s, "base_url", s.addressEnv())
 			default:
 				return ""
 			}
@@ -107,6 +107,14 @@ func newHost(s *Service, accounts map[string]Account, client *http.Client) *host
 	}
 	h.accounts = azureauth.NewAccounts(shared, named, client)
 	return h
+}
+
+// started is what an operator does first where a server of one's own has no address: none is started here.
+func started(s *Service) string {
+	if s.Command == "" {
+		return ""
+	}
+	return "evalfleet starts no server; run `" + s.Command + "` where it is to be, and "
 }
 
 // setting describes how to set a key of an account's configuration.

@@ -26,6 +26,8 @@ type Service struct {
 	// KeyEnv and AddressEnv are the variables of the key and of the address, the first one that is set counts. Empty:
 	// the name in upper case, `_` for `-`, followed by `_API_KEY` and `_BASE_URL`.
 	KeyEnv, AddressEnv []string
+	// Command starts a server of this kind on the operator's machine; empty for services of others.
+	Command string
 	// AccountIDEnv is the variable of the account's id, of a service that wants one.
 	AccountIDEnv string
 	// Identity is a service of Azure, whose accounts may have an identity in place of a key.
@@ -68,6 +70,9 @@ type Service struct {
 	NoReasoning bool
 	// WholeSchemas sends the schemas of tools with all their keywords.
 	WholeSchemas bool
+	// Sampling are options that chat completions lack and servers of this kind take, `best_of` or `top_k`. A server that
+	// refuses one is asked without.
+	Sampling []string
 	// FillEmpty replaces empty contents of the assistant.
 	FillEmpty bool
 	// Raw is a server that completes prompts too; a provider of its own, named `<service>-completions`, asks for that.

@@ -107,7 +107,7 @@ var services = []Service{
 	},
 	{
 		// https://docs.sglang.ai/basic_usage/openai_api_completions.html
-		Name: "sglang", Description: "an SGLang server that runs already",
+		Name: "sglang", Description: "an SGLang server that runs already", Command: "python -m sglang.launch_server --model-path <model>",
 		Keyless: true, DefaultKey: "dummy", PoolByAddress: true, MergeTurns: true, Adapt: continueFinal,
 		Full: map[int][]string{http.StatusBadRequest: {"context length"}}, OwnStops: true,
 	},
@@ -129,7 +129,7 @@ var services = []Service{
 	},
 	{
 		// https://docs.vllm.ai/en/stable/serving/openai_compatible_server
-		Name: "vllm", Description: "a vLLM server that runs already",
+		Name: "vllm", Description: "a vLLM server that runs already", Command: "vllm serve <model>", Sampling: []string{bestOf, "top_k"},
 		Keyless: true, DefaultKey: "inspectai", PoolByAddress: true, MergeTurns: true, Sent: adapterName, ListsWindows: true, Raw: true, Adapt: continueFinal,
 		Full:     map[int][]string{http.StatusBadRequest: {"maximum context length", "max_tokens must be at least 1"}},
 		OwnStops: true, Broken: cudaErrors,
