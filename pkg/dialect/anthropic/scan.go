@@ -34,14 +34,14 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		return
 	case len(delta) > 0: // its end
 		if word, ok := dialect.Word(delta, `"stop_reason"`); ok {
-			facts.StopReason = stopReason(word)
+			facts.StopReason = stopReasons.Of(word)
 		}
 	}
 	if text, ok := jsonscan.Text(id); ok {
 		facts.ID = text
 	}
 	if word, ok := jsonscan.Text(stop); ok {
-		facts.StopReason = stopReason(word)
+		facts.StopReason = stopReasons.Of(word)
 	}
 	var u *usage
 	if json.Unmarshal(taken, &u) == nil && u != nil {
@@ -57,6 +57,42 @@ func wire(m *modelv1.ModelUsage) *usage {
 	}
 	return &usage{
 		Input: &m.InputTokens, Output: &m.OutputTokens, CacheWrite: m.InputTokensCacheWrite, CacheRead: m.InputTokensCacheRead,
-		Details: &outputDetails{Thinking: m.ReasoningTokens},
+		Details: outputDetails{Thinking: m.ReasoningTokens},
 	}
+}
+
+// billing is what usage says of its price: https://platform.claude.com/docs/en/about-claude/pricing. The speed
+// `standard` has the prices of the model.
+func (u *usage) billing() (b dialect.Billing) {
+	if u == nil {
+		return b
+	}
+	b.LongCacheWrite = u.Creation.Long
+	if u.Speed != "standard" {
+		b.Mode = u.Speed
+	}
+	return b
+}
+
+// Billing returns what the answer says of its price, except for the model that answered, which its output names.
+func (m *Message) Billing() dialect.Billing { return m.Usage.billing() }
+
+// fallbackOf returns the model that goes on by a block of a document, which is an answer or an event; empty for none.
+func fallbackOf(doc []byte) (model string) {
+	if !dialect.Says(doc, `"`+FallbackBlock+`"`) {
+		return ""
+	}
+	var w struct {
+		Content []handoff
+		Block   handoff `json:"content_block"`
+	}
+	if json.Unmarshal(doc, &w) != nil {
+		return ""
+	}
+	for _, b := range append(w.Content, w.Block) {
+		if b.Type == FallbackBlock && b.To.Model != "" {
+			model = b.To.Model
+		}
+	}
+	return model
 }

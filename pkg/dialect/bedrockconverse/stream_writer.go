@@ -42,7 +42,7 @@ func (s *streamWriter) Ping() error { return s.event(eventPing, func(*jsonwrite.
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	name := errorType(f.Status)
+	name := errorTypes.Of(f.Status)
 	if streamStatuses[name] == 0 {
 		name = typeInternal
 		if f.Status < 500 {

@@ -118,26 +118,21 @@ func (e *encoder) tools() {
 	if e.Choice != nil {
 		e.Member("tool_choice", e.choice)
 	}
-	if e.config.ParallelToolCalls != nil {
-		e.Member("parallel_tool_calls", func() { e.Body.Bool(e.config.GetParallelToolCalls()) })
-	}
+	e.OptBool("parallel_tool_calls", e.config.ParallelToolCalls)
 }
 
 func (e *encoder) choice() {
-	if name := e.Choice.GetFunction(); name != "" {
-		e.Body.BeginObject()
-		if own := e.Native[name]; own.Choice != "" {
-			e.Body.TextMember("type", own.Choice)
-			e.Body.TextUnlessEmpty("server_label", own.Server)
-			e.Body.EndObject()
-			return
-		}
-		e.Body.TextMember("type", "function")
-		e.Body.TextMember("name", name)
-		e.Body.EndObject()
-		return
+	name := e.Choice.GetFunction()
+	switch own := e.Native[name]; {
+	case name == "":
+		e.Body.Text(openai.Choices.Word(e.Choice))
+	case own.Choice == "":
+		e.Body.TextObject("type", toolFunction, "name", name)
+	case own.Server == "":
+		e.Body.TextObject("type", own.Choice)
+	default:
+		e.Body.TextObject("type", own.Choice, "server_label", own.Server)
 	}
-	e.Body.Text(openai.ChoiceWord(e.Choice.GetMode()))
 }
 
 // options writes the options of the configuration that are set and that the format has.

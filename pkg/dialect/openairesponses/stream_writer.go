@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -181,7 +182,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 	}
 	for i, call := range m.GetToolCalls() {
 		if open := s.calls[int32(i)]; open.named.Custom {
-			open.arguments = customText(call)
+			open.arguments = toolname.Text(call)
 		}
 	}
 }
@@ -240,7 +241,7 @@ func (p *partEvents) writePart(w *jsonwrite.Writer, text string) {
 	if p == textEvents {
 		writeText(w, &contentv1.Text{Text: text})
 	} else {
-		writePart(w, p.part, p.member, text)
+		w.TextObject("type", p.part, p.member, text)
 	}
 }
 
