@@ -15,7 +15,7 @@ func TestCamelSpellsMembersAndLeavesTheJSONOfOthers(t *testing.T) {
 	for doc, want := range map[string]string{
 		`{"a_b": 1, "c": [{"d_e_f": "x_y"}]}`:   `{"aB":1,"c":[{"dEF":"x_y"}]}`,
 		`{"tool_args": {"a_b": 1.0}, "x_y": 1}`: `{"toolArgs":{"a_b": 1.0},"xY":1}`,
-		`{"a_b": {"c_d": {"e_f": 1}}}`:          `{"aB":{"cD":{"e_f": 1}}}`,
+		`{"a_b": {"c_d": {"e_f": {"g_h": 1}}}}`: `{"aB":{"cD":{"eF":{"g_h": 1}}}}`,
 		`{"camelCase": {"text": "\"a_b\": 1"}}`: `{"camelCase": {"text": "\"a_b\": 1"}}`,
 		`{"a_b": `:                              `{"a_b": `,
 	} {
