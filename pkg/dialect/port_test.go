@@ -151,7 +151,8 @@ func TestPiecesOfTheFirstChoiceAreWrittenAndTheRestIsKnown(t *testing.T) {
 	var said dialect.Said
 	r := &recorder{}
 	for _, piece := range []*modelv1.GenerateDelta{
-		{Choice: 1, Piece: &modelv1.GenerateDelta_Text{Text: "other"}}, dialect.ReasoningDelta("h"), dialect.TextDelta("a"), dialect.TextDelta("b"),
+		{Choice: 1, Piece: &modelv1.GenerateDelta_Text{Text: "other"}},
+		dialect.ReasoningDelta("h"), dialect.TextDelta("a"), dialect.TextDelta("b"),
 		dialect.PartDelta(chat.ImagePart("u")), dialect.CallDelta(&modelv1.ToolCallDelta{Id: "c1", Function: "f"}),
 	} {
 		said.Add(piece, r)

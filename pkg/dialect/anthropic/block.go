@@ -21,8 +21,8 @@ func (e *encoder) turns(turns []turn) {
 		e.Body.BeginObject()
 		e.Body.TextMember("role", turns[i].role)
 		e.Body.Key("content")
-		if turns[i].blocks == nil {
-			e.Body.Text(turns[i].text)
+		if turns[i].plain {
+			e.Body.Text(turns[i].blocks[0].text)
 		} else {
 			e.blocks(turns[i].blocks)
 		}

@@ -75,19 +75,15 @@ func (p *plan) beforeLast() *block {
 	seen := 0
 	for i := range slices.Backward(p.turns) {
 		t := &p.turns[i]
-		if t.blocks == nil {
-			seen++
-		}
 		for j := range slices.Backward(t.blocks) {
 			if !t.blocks[j].markable() {
 				continue
 			}
-			if seen++; seen == 2 {
+			if seen++; seen == 2 && t.plain {
+				return nil
+			} else if seen == 2 {
 				return &t.blocks[j]
 			}
-		}
-		if seen == 2 {
-			return nil
 		}
 	}
 	return nil

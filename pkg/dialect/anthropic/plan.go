@@ -41,11 +41,16 @@ type plan struct {
 	automatic   bool
 }
 
-// turn is a message on the wire: a plain text, or blocks.
+// turn is a message on the wire: blocks, of which one that is plain is written as a text.
 type turn struct {
 	role   string
-	text   string
-	blocks []block // nil: a plain text
+	plain  bool
+	blocks []block
+}
+
+// plainTurn is a turn of one text.
+func plainTurn(role, text string) turn {
+	return turn{role: role, plain: true, blocks: []block{{text: cmp.Or(text, noContent)}}}
 }
 
 // block is a block of content. One of its members is set; none is the text.
@@ -115,7 +120,7 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 		return systemTurn(m), nil
 	default:
 		if m.GetContent().GetList() == nil {
-			return turn{role: roleUser, text: cmp.Or(m.GetContent().GetText(), noContent)}, nil
+			return plainTurn(roleUser, m.GetContent().GetText()), nil
 		}
 		return turn{role: roleUser, blocks: orNoContent(partBlocks(m.GetContent()))}, check(m.GetContent(), false, "a user message")
 	}
@@ -150,7 +155,7 @@ func appendText(blocks []block, text string, marked bool) []block {
 // systemTurn makes a turn of a system message within the conversation. It has texts only, which are not empty.
 func systemTurn(m *modelv1.ChatMessage) turn {
 	if m.GetContent().GetList() == nil {
-		return turn{role: roleSystem, text: cmp.Or(m.GetContent().GetText(), noContent)}
+		return plainTurn(roleSystem, m.GetContent().GetText())
 	}
 	t := turn{role: roleSystem}
 	for _, part := range m.GetContent().GetList().GetParts() {
@@ -211,17 +216,10 @@ func partBlock(part *contentv1.Content) []block {
 
 // join makes one turn of two: of two texts a text, else blocks.
 func join(a, b turn) turn {
-	if a.blocks == nil && b.blocks == nil {
-		return turn{role: a.role, text: a.text + "\n" + b.text}
+	if a.plain && b.plain {
+		return plainTurn(a.role, a.blocks[0].text+"\n"+b.blocks[0].text)
 	}
-	return turn{role: a.role, blocks: slices.Concat(a.asBlocks(), b.asBlocks())}
-}
-
-func (t turn) asBlocks() []block {
-	if t.blocks == nil {
-		return []block{{text: t.text}}
-	}
-	return t.blocks
+	return turn{role: a.role, blocks: slices.Concat(a.blocks, b.blocks)}
 }
 
 // imageTypes are the media types of images that the server reads.

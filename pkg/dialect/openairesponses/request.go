@@ -67,13 +67,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 // encoder returns the encoder of the request, without overrides.
 func (r *Request) encoder(dst []byte) *encoder {
 	w := jsonwrite.Append(dst, 1024+r.Size())
-	e := &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: r.Config, marks: openai.NewMarks(r.Messages, r.CacheMarks),
+	return &encoder{
+		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: cmp.Or(r.Config, &modelv1.GenerateConfig{}), marks: openai.NewMarks(r.Messages, r.CacheMarks),
 	}
-	if e.config == nil {
-		e.config = &modelv1.GenerateConfig{}
-	}
-	return e
 }
 
 // encoder writes one request.
@@ -167,19 +163,17 @@ func (e *encoder) options() {
 
 func (e *encoder) include() {
 	var all []string
-	if e.SealReasoning {
-		all = append(all, includeSeal)
+	for _, include := range []struct {
+		wanted bool
+		what   string
+	}{{e.SealReasoning, includeSeal}, {e.CodeOutputs, includeOutputs}, {e.config.GetLogprobs(), includeLogprobs}} {
+		if include.wanted {
+			all = append(all, include.what)
+		}
 	}
-	if e.CodeOutputs {
-		all = append(all, includeOutputs)
+	if len(all) > 0 {
+		e.Member("include", func() { e.Body.Texts(all) })
 	}
-	if e.config.GetLogprobs() {
-		all = append(all, includeLogprobs)
-	}
-	if len(all) == 0 {
-		return
-	}
-	e.Member("include", func() { e.Body.Texts(all) })
 }
 
 func (e *encoder) format(schema *modelv1.ResponseSchema) {

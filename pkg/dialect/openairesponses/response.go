@@ -183,9 +183,7 @@ func refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
 func appendLogprobs(m *modelv1.Logprobs, parts []part) *modelv1.Logprobs {
 	for _, part := range parts {
 		for i := range part.Logprobs {
-			if m == nil {
-				m = &modelv1.Logprobs{}
-			}
+			m = cmp.Or(m, &modelv1.Logprobs{})
 			m.Content = append(m.Content, part.Logprobs[i].Message())
 		}
 	}

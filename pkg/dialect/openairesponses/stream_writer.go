@@ -26,7 +26,6 @@ type streamWriter struct {
 	*dialect.EventWriter
 	*repeated
 	meta     dialect.ResponseMeta
-	started  bool
 	sequence int64
 	// items are the items that are done, by place.
 	items []string
