@@ -17,8 +17,8 @@ import (
 // conversation collects the messages of a request.
 type conversation struct {
 	messages []*modelv1.ChatMessage
-	// open are the calls without a result yet, by function: clients that send no ids mean them in this order.
-	open map[string][]*toolv1.ToolCall
+	// open are the calls without a result yet: clients that send no ids mean those of a function in their order.
+	open dialect.OpenCalls
 	// unnamed counts the calls and results without an id.
 	unnamed int
 }
@@ -31,7 +31,7 @@ func (c *conversation) newID(function string) string {
 }
 
 func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
-	c := &conversation{open: map[string][]*toolv1.ToolCall{}}
+	c := &conversation{}
 	if w.System != nil {
 		if err := c.system(w.System); err != nil {
 			return nil, err
@@ -117,9 +117,9 @@ func (c *conversation) user(turn *content, param string) error {
 
 // standardize brings the bytes of a part to the alphabet that all vendors read.
 func (p *part) standardize() {
-	p.Signature = standard(p.Signature)
+	p.Signature = dialect.StandardBase64(p.Signature)
 	if p.Inline != nil {
-		p.Inline.Data = standard(p.Inline.Data)
+		p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
 	}
 }
 
@@ -141,7 +141,7 @@ func far(file json.RawMessage, param string) (*contentv1.Content, error) {
 	if err := dialect.CheckMedia(param+".fileUri", f.URI); err != nil {
 		return nil, err
 	}
-	return media(f.Type, f.URI), nil
+	return dialect.MediaPart(f.Type, f.URI), nil
 }
 
 // read reads a part that is a text or media.
@@ -153,7 +153,7 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 		if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
 			return nil, err
 		}
-		return media(p.Inline.Type, p.Inline.uri()), nil
+		return dialect.MediaPart(p.Inline.Type, p.Inline.uri()), nil
 	case p.File != nil:
 		return far(p.File, param+".fileData")
 	case p.Text != nil:
@@ -205,17 +205,17 @@ func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError
 
 // answered returns the id of the call that a result belongs to, which is then no longer open.
 func (c *conversation) answered(r *functionResponse) string {
-	open := c.open[r.Name]
-	for i, call := range open {
-		if r.ID == "" || call.GetId() == r.ID {
-			c.open[r.Name] = slices.Delete(open, i, i+1)
-			return call.GetId()
-		}
-	}
-	if r.ID != "" {
+	call := c.open.Close(func(call *toolv1.ToolCall) bool {
+		return call.GetFunction() == r.Name && (r.ID == "" || call.GetId() == r.ID)
+	})
+	switch {
+	case call != nil:
+		return call.GetId()
+	case r.ID != "":
 		return r.ID
+	default:
+		return c.newID(r.Name)
 	}
-	return c.newID(r.Name)
 }
 
 // model reads a turn of the model.
@@ -240,8 +240,6 @@ func (c *conversation) model(turn *content, param string) error {
 	}
 	m := c.add(modelv1.Role_ROLE_ASSISTANT, read.parts)
 	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, read.calls
-	for _, call := range read.calls {
-		c.open[call.GetFunction()] = append(c.open[call.GetFunction()], call)
-	}
+	c.open.Open(read.calls)
 	return nil
 }

@@ -1,4 +1,6 @@
-package gemini
+// Package jsoncase spells the names of members anew, for APIs that take a name in snake_case and in camelCase, as those
+// with the JSON form of protocol buffers do.
+package jsoncase
 
 import (
 	"bytes"
@@ -11,30 +13,22 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// maxMembers is how deep the format's own members are nested.
-const maxMembers = 12
-
 // snakeMember is the name of a member in snake_case. Within a text its quotes would be escaped.
 var snakeMember = regexp.MustCompile(`"[a-z]+(?:_[a-z]+)+"\s*:`)
 
-// foreign are the members that hold JSON of others, in which no name is the format's.
-var foreign = map[string]bool{
-	"args": true, "response": true, "parameters": true, "parametersJsonSchema": true, "responseSchema": true, "responseJsonSchema": true,
-}
-
-// camelCase returns a client's document with the format's own members in camelCase. A document that has no other is
-// returned as it is, and so is one that is no JSON.
-func camelCase(doc []byte) []byte {
+// Camel returns a document with its members in camelCase, up to a depth, except those within the members foreign, which
+// hold JSON of others. A document that has no member in snake_case is returned as it is, and so is one that is no JSON.
+func Camel(doc []byte, depth int, foreign map[string]bool) []byte {
 	if !snakeMember.Match(doc) || !json.Valid(doc) {
 		return doc
 	}
 	w := jsonwrite.NewWriter(len(doc))
-	respell(w, doc, maxMembers)
+	respell(w, doc, depth, foreign)
 	return w.Bytes()
 }
 
 // respell writes a value that is JSON, with members respelled up to a depth.
-func respell(w *jsonwrite.Writer, value json.RawMessage, depth int) {
+func respell(w *jsonwrite.Writer, value json.RawMessage, depth int, foreign map[string]bool) {
 	var object map[string]json.RawMessage
 	var list []json.RawMessage
 	switch trimmed := bytes.TrimSpace(value); {
@@ -48,14 +42,14 @@ func respell(w *jsonwrite.Writer, value json.RawMessage, depth int) {
 			if foreign[spelled] {
 				w.Raw(string(object[name]))
 			} else {
-				respell(w, object[name], depth-1)
+				respell(w, object[name], depth-1, foreign)
 			}
 		}
 		w.EndObject()
 	case trimmed[0] == '[' && json.Unmarshal(trimmed, &list) == nil:
 		w.BeginList()
 		for _, item := range list {
-			respell(w, item, depth-1)
+			respell(w, item, depth-1, foreign)
 		}
 		w.EndList()
 	default:

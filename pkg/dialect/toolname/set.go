@@ -1,20 +1,19 @@
-package anthropic
+package toolname
 
 import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// A set of tools is one tool of the platform whose actions are tools of their own on the wire: a call has the action's
-// name, and the name of the set beside it:
-// https://platform.claude.com/docs/en/agents-and-tools/tool-use/computer-use-tool.
+// A set of tools is one tool in the canonical form whose actions are tools of their own to the model, as a computer is
+// to some.
 
 // memberAction is the argument that names the action.
 const memberAction = "action"
 
-// setCall is a call of the platform for a call of an action: its arguments have the action first. Input that is no JSON
+// WithAction returns the arguments of a call of a set for a call of its action, the action first. Input that is no JSON
 // object stays.
-func setCall(action, input string) string {
+func WithAction(action, input string) string {
 	given, err := orderedjson.DecodeObject([]byte(input))
 	if err != nil {
 		return input
@@ -27,8 +26,8 @@ func setCall(action, input string) string {
 	return string(orderedjson.Append(nil, whole))
 }
 
-// actionOf is the action of a call of the platform, and its input; ok is false if it names none.
-func actionOf(call *toolv1.ToolCall) (action, input string, ok bool) {
+// ActionOf returns the action of a call of a set, and its input; ok is false if the call names none.
+func ActionOf(call *toolv1.ToolCall) (action, input string, ok bool) {
 	given, err := orderedjson.DecodeObject([]byte(call.GetArgumentsJson()))
 	if err != nil {
 		return "", "", false
