@@ -86,14 +86,15 @@ entries:
 `)
 	logs := filepath.Join(t.TempDir(), "logs")
 	run := func(model string) (string, error) {
-		c := h.command("inspect", "run", "--python", program, task, "--model", model, "-M", "script="+script, "--display", "plain", "--log-dir", logs)
+		c := h.command("inspect", "run", "--python", program, "sees.py", "--model", model, "-M", "script="+script, "--display", "plain", "--log-dir", logs)
+		c.Dir = filepath.Dir(task) // Inspect takes relative paths of tasks.
 		c.Env = append(c.Env, "EVALFLEET_DATA_DIR="+h.dir)
 		out, err := c.CombinedOutput()
 		return string(out), err
 	}
 	out, err := run("mockllm/model")
 	require.NoError(t, err, out)
-	assert.Contains(t, out, "running: inspect eval "+task+" --model evalfleet/mockllm/model")
+	assert.Contains(t, out, "running: inspect eval sees.py --model evalfleet/mockllm/model")
 	assert.Contains(t, out, "--sandbox evalfleet")
 	assert.Contains(t, out, "stopped the server")
 	written, err := os.ReadDir(logs)
