@@ -85,16 +85,23 @@ entries:
   - tool_calls: [{function: submit, arguments: {answer: "yes"}}]
 `)
 	logs := filepath.Join(t.TempDir(), "logs")
-	end := h.run("inspect", "run", "--python", program, task, "--model", "mockllm/model", "-M", "script="+script, "--display", "plain", "--log-dir", logs)
-	require.Zero(t, end.code, end.err)
-	assert.Contains(t, end.err, "running: inspect eval "+task+" --model evalfleet/mockllm/model")
-	assert.Contains(t, end.err, "--sandbox evalfleet")
-	assert.Contains(t, end.err, "stopped the server")
+	run := func(model string) (string, error) {
+		c := h.command("inspect", "run", "--python", program, "sees.py", "--model", model, "-M", "script="+script, "--display", "plain", "--log-dir", logs)
+		c.Dir = filepath.Dir(task) // Inspect takes relative paths of tasks.
+		c.Env = append(c.Env, "EVALFLEET_DATA_DIR="+h.dir)
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("mockllm/model")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "running: inspect eval sees.py --model evalfleet/mockllm/model")
+	assert.Contains(t, out, "--sandbox evalfleet")
+	assert.Contains(t, out, "stopped the server")
 	written, err := os.ReadDir(logs)
 	require.NoError(t, err)
 	assert.Len(t, written, 1)
 
-	end = h.run("inspect", "run", "--python", program, task, "--model", "nobody/model", "--display", "plain", "--log-dir", logs)
-	assert.NotZero(t, end.code)
-	assert.Contains(t, end.out+end.err, "MODEL_NOT_FOUND")
+	out, err = run("nobody/model")
+	require.Error(t, err)
+	assert.Contains(t, out, "MODEL_NOT_FOUND")
 }

@@ -197,8 +197,8 @@ func (s *session) inspect(ctx context.Context, program []string, run inspectRun,
 // How long inspect may take to write its log and to remove its sandboxes once it is interrupted.
 const inspectGrace = 30 * time.Second
 
-// outcome waits for inspect. A terminal sends an interrupt to both programs; without one, this passes it on. Inspect that
-// does not end, or is interrupted again, is killed: its sandboxes then end with their leases.
+// outcome waits for inspect. A terminal sends an interrupt to both programs; without one, this passes it on. If inspect
+// does not end, or is interrupted again, it is killed, and its sandboxes end with their leases.
 func (a *app) outcome(inspect *os.Process, ended <-chan error) error {
 	var late <-chan time.Time
 	stopped := false
