@@ -26,14 +26,14 @@ func (t ErrorTypes) Of(status int) string {
 	return t.Server
 }
 
-// Status returns the status of a word, of the words by status; 0 for any other.
-func (t ErrorTypes) Status(word string) int {
+// Status returns the least status of a word, of the words by status; 0 for any other.
+func (t ErrorTypes) Status(word string) (least int) {
 	for status, known := range t.ByStatus {
-		if known == word {
-			return status
+		if known == word && (least == 0 || status < least) {
+			least = status
 		}
 	}
-	return 0
+	return least
 }
 
 // Mentions reports whether a message contains one of these words, in the same letters.

@@ -20,7 +20,7 @@ import (
 
 func TestAnErrorHasTheWordOfItsStatus(t *testing.T) {
 	t.Parallel()
-	types := dialect.ErrorTypes{Client: "client", Server: "server", ByStatus: map[int]string{429: "slow", 500: "server"}}
+	types := dialect.ErrorTypes{Client: "client", Server: "server", ByStatus: map[int]string{429: "slow", 500: "server", 529: "slow"}}
 	for status, want := range map[int]string{429: "slow", 404: "client", 499: "client", 500: "server", 503: "server", 0: "server"} {
 		assert.Equal(t, want, types.Of(status), status)
 	}

@@ -26,6 +26,8 @@ type streamWriter struct {
 	// said is what was already written, and calls are the places of calls by index.
 	said  dialect.Said
 	calls map[int32]int
+	// encoder writes the events.
+	encoder *encoder
 }
 
 // blockKind is the kind of the open block.
@@ -41,7 +43,7 @@ const (
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]int{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]int{}, encoder: newEncoder(nil)}
 }
 
 // WriteBegin implements dialect.PieceWriter.
@@ -231,6 +233,7 @@ func (s *streamWriter) stop() {
 func (s *streamWriter) event(name string, members func(*encoder)) {
 	s.Event(name, func(w *jsonwrite.Writer) {
 		w.TextMember("type", name)
-		members(newEncoder(w))
+		s.encoder.Body = w
+		members(s.encoder)
 	})
 }

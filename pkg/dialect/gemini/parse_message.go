@@ -16,7 +16,7 @@ import (
 
 // conversation collects the messages of a request.
 type conversation struct {
-	messages []*modelv1.ChatMessage
+	dialect.Turns
 	// open are the calls without a result yet: clients that send no ids mean those of a function in their order.
 	open dialect.OpenCalls
 	// unnamed counts the calls and results without an id.
@@ -55,18 +55,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			return nil, err
 		}
 	}
-	return c.messages, nil
-}
-
-func (c *conversation) add(role modelv1.Role, parts []*contentv1.Content) *modelv1.ChatMessage {
-	m := &modelv1.ChatMessage{Id: chat.NewID(), Role: role}
-	if len(parts) == 1 && parts[0].GetText() != nil {
-		m.Content = chat.TextContent(parts[0].GetText().GetText())
-	} else {
-		m.Content = chat.ListContent(parts...)
-	}
-	c.messages = append(c.messages, m)
-	return m
+	return c.Messages(), nil
 }
 
 // system reads the instructions, which are texts.
@@ -79,7 +68,7 @@ func (c *conversation) system(turn *content) error {
 		texts = append(texts, chat.TextPart(*p.Text))
 	}
 	if len(texts) > 0 {
-		c.add(modelv1.Role_ROLE_SYSTEM, texts)
+		c.Add(dialect.NewMessage(modelv1.Role_ROLE_SYSTEM, texts))
 	}
 	return nil
 }
@@ -89,17 +78,9 @@ func (c *conversation) user(turn *content, param string) error {
 	if len(turn.Parts) == 0 {
 		return dialect.Required(param + ".parts")
 	}
-	var parts []*contentv1.Content
-	said := func() {
-		if len(parts) > 0 {
-			c.add(modelv1.Role_ROLE_USER, parts)
-			parts = nil
-		}
-	}
 	for i := range turn.Parts {
 		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
 		if p.Result != nil {
-			said()
 			if err := c.result(p.Result, param+".functionResponse"); err != nil {
 				return err
 			}
@@ -109,9 +90,9 @@ func (c *conversation) user(turn *content, param string) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, read)
+		c.Hear(read)
 	}
-	said()
+	c.End()
 	return nil
 }
 
@@ -183,7 +164,8 @@ func (c *conversation) result(r *functionResponse, param string) error {
 	if len(parts) == 0 {
 		parts = append(parts, chat.TextPart(""))
 	}
-	m := c.add(modelv1.Role_ROLE_TOOL, parts)
+	m := dialect.NewMessage(modelv1.Role_ROLE_TOOL, parts)
+	c.Add(m)
 	m.Function, m.ToolCallIds, m.Error = r.Name, []string{c.answered(r)}, failure
 	return nil
 }
@@ -238,7 +220,8 @@ func (c *conversation) model(turn *content, param string) error {
 	if !read.signed { // No Gemini server has answered it: anchors have nothing to keep, and mean nothing to other vendors.
 		read.parts = slices.DeleteFunc(read.parts, emptyAnchor)
 	}
-	m := c.add(modelv1.Role_ROLE_ASSISTANT, read.parts)
+	m := dialect.NewMessage(modelv1.Role_ROLE_ASSISTANT, read.parts)
+	c.Add(m)
 	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, read.calls
 	c.open.Open(read.calls)
 	return nil
