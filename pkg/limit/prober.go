@@ -25,11 +25,11 @@ const (
 // Prober is a rule that stays close to a capacity which it knows from the last refusal, without any slots. It is BIC, a
 // rule of TCP (Xu, Harfoush and Rhee, INFOCOM 2004; CUBIC, RFC 9438, is its successor), for calls in place of packets:
 //
-//	            refused                          ╱ refused   beyond the ceiling: 1, 2, 4, 8 slots, two doublings a round
-//	              ╱│      ╭──────────────╯╵╰────             the ceiling, for as long as patience says
-//	            ╱  │   ╭──╯                                  up to it: half of what is missing in each round
-//	slow start╱    ╰───╯                                     the nth refusal of a shortage takes n slots,
-//	                                                          at most a tenth of the limit
+//	        refused                      ╱ refused    beyond the ceiling: 1, 2, 4, 8 slots, two doublings a round
+//	           ╱│      ╭────────────────╯ ╰────       the ceiling, for as long as patience says
+//	         ╱  │   ╭──╯                              up to it: half of what is missing in each round
+//	slow   ╱    ╰───╯                                 the nth refusal of a shortage takes n slots, at most a
+//	start╱                                            tenth of the limit
 //
 // A round is as many successes as the limit is high, about as long as a call. Until the first refusal the limit doubles
 // in each. A try of one slot that is refused costs one refusal and one slot for a moment; a capacity that has fallen
@@ -48,8 +48,8 @@ type Prober struct {
 	rounds float64
 	// round are the successes in this round, and peak the most slots in use in it; a refusal begins a new one.
 	round, peak int
-	// refused are the refusals of this shortage, lowest is the lowest ceiling that it may leave, quiet are all successes since
-	// its last refusal. It ends after a round of them.
+	// refused are the refusals of this shortage, lowest is the lowest ceiling that it may leave, quiet are all
+	// successes since its last refusal. It ends after a round of them.
 	refused, lowest, quiet int
 }
 

@@ -102,7 +102,8 @@ func TestAProberGrowsOnlyWhileItsLimitIsUsed(t *testing.T) {
 	assert.Equal(t, 9, p.Limit(), "what was refused are 10 calls at once, not 20")
 }
 
-// A provider that refuses everything for a while is soon used again: the limit falls to the lowest, its ceiling by half.
+// A provider that refuses everything for a while is soon used again: the limit falls to the lowest, its ceiling by
+// half.
 func TestAProberComesBackAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	p := newProbed(Bounds{Min: 5, Start: 80, Max: 200})

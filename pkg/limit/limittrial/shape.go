@@ -24,7 +24,7 @@ type Shape struct {
 func Shapes() []Shape {
 	return []Shape{
 		{Name: "fixed", InFlight: func(time.Duration) int { return 50 }},
-		{Name: "steps", InFlight: steps(2*time.Minute, 60, 40, 80)},
+		Steps(),
 		{Name: "steps with Retry-After", InFlight: steps(2*time.Minute, 60, 40, 80), RetryAfter: 5 * time.Second},
 		{Name: "few", InFlight: steps(2*time.Minute, 24, 20, 28)},
 		{Name: "drift", InFlight: func(t time.Duration) int { // Up and down again within six minutes.
@@ -36,6 +36,9 @@ func Shapes() []Shape {
 		{Name: "window", PerSecond: 25, Window: time.Minute},
 	}
 }
+
+// Steps is a capacity of 60 calls, then 40, then 80, for two minutes each.
+func Steps() Shape { return Shape{Name: "steps", InFlight: steps(2*time.Minute, 60, 40, 80)} }
 
 // steps returns a capacity that stays for a period, and stays in the end.
 func steps(period time.Duration, capacities ...int) func(time.Duration) int {
