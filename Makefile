@@ -41,7 +41,7 @@ help: ## List the targets
 .PHONY: setup
 setup: .tools/setup.stamp ## Fetch modules and missing packages: the only step that needs a network
 
-.tools/setup.stamp: go.mod go.sum tools.mod tools.sum scripts/setup.sh scripts/venv.sh scripts/workers.sh $(wildcard scripts/requirements/*.txt) $(wildcard examples/*/requirements.txt examples/worker-*/package-lock.json) proto/evalfleet/worker/v1/worker_service.proto
+.tools/setup.stamp: go.mod go.sum tools.mod tools.sum scripts/setup.sh scripts/venv.sh scripts/workers.sh $(wildcard scripts/requirements/*.txt) scripts/python.sh $(wildcard examples/worker-*/package-lock.json)
 	@scripts/setup.sh
 	@mkdir -p $(@D) && touch $@
 

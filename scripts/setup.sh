@@ -78,6 +78,5 @@ go mod download -modfile=tools.mod
 
 scripts/venv.sh inspect scripts/requirements/inspect.txt
 scripts/workers.sh
-scripts/venv.sh client examples/client-python/requirements.txt
 scripts/python.sh setup
 scripts/venv.sh sdk scripts/requirements/sdk.txt

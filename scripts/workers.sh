@@ -1,17 +1,7 @@
 #!/usr/bin/env bash
-# Makes what the example workers need: code from the protocol for Python, packages for Node. It is safe to run again.
+# Fetches the packages of the example worker in Node. It is safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-scripts/venv.sh worker examples/worker-python/requirements.txt
-code=.tools/worker-python
-proto=evalfleet/worker/v1/worker_service.proto
-if ! cmp -s "proto/$proto" "$code/proto.stamp" || ! cmp -s examples/worker-python/requirements.txt "$code/requirements.stamp"; then
-  rm -rf "$code" && mkdir -p "$code"
-  .tools/venv-worker/bin/python -m grpc_tools.protoc -I proto --python_out="$code" --grpc_python_out="$code" "$proto"
-  cp examples/worker-python/requirements.txt "$code/requirements.stamp"
-  cp "proto/$proto" "$code/proto.stamp"
-fi
 
 packages=.tools/worker-node
 if cmp -s examples/worker-node/package-lock.json "$packages/package-lock.stamp"; then

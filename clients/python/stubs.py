@@ -3,8 +3,8 @@
     python stubs.py PROTO SOURCES
 
 PROTO is the folder of the protocol, SOURCES that of the package. The generated code needs grpcio and protobuf alone:
-rules of validation, HTTP
-mappings and our own options, which are for servers, are left out of it with the files that define them.
+rules of validation, HTTP mappings and our own options, which are for servers, are left out of it with the files that
+define them.
 """
 
 import shutil

@@ -106,3 +106,42 @@ func ReasoningPart(reasoning string) *contentv1.Content {
 func ImagePart(uri string) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: uriMedia(uri), Detail: contentv1.ImageDetail_IMAGE_DETAIL_AUTO}}}
 }
+
+// SealedPart returns a part that is reasoning which only its provider reads. summary is what is known of it; nil is
+// nothing.
+func SealedPart(seal string, summary *string) *contentv1.Content {
+	part := ReasoningPart(seal)
+	part.GetReasoning().Summary, part.GetReasoning().Redacted = summary, true
+	return part
+}
+
+// RefusalPart returns a part that is the model's refusal.
+func RefusalPart(text string) *contentv1.Content {
+	part := TextPart(text)
+	part.GetText().Refusal = new(true)
+	return part
+}
+
+// DocumentPart returns a part that is a document at a data URI or URL. A media type or a name that is not known is
+// empty.
+func DocumentPart(uri, mediaType, filename string) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: uriMedia(uri), MimeType: mediaType, Filename: filename}}}
+}
+
+// ToolUsePart returns a part that is what a tool of the provider did.
+func ToolUsePart(use *contentv1.ToolUse) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: use}}
+}
+
+// Generated returns a model's message with a fresh id, without content.
+func Generated(model string) *modelv1.ChatMessage {
+	return &modelv1.ChatMessage{Id: NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
+}
+
+// CallID returns the id of the call whose result a message is; empty if it names none.
+func CallID(m *modelv1.ChatMessage) string {
+	if ids := m.GetToolCallIds(); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}

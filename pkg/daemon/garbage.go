@@ -5,29 +5,38 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
 )
 
 const (
-	// spareBytes is how much garbage a process may make between collections, however small its heap: collecting a heap
-	// of 30 MB each time that it had doubled took a sixth of the processor time of a busy server.
-	spareBytes = 96 << 20
-	// usualPercent is the collector's own target: a heap may double.
+	// leastSpare and mostSpare bound how much garbage a process with a small heap may make between collections, in bytes.
+	leastSpare, mostSpare = 8 << 20, 96 << 20
+	// wantedShare is the share of the processor time that the collector should take at most.
+	wantedShare = 1. / 16
+	// mostGrowth bounds how much more room one period gives than the one before: what a process allocates to begin its
+	// work is no garbage.
+	mostGrowth = 2
+	// usualPercent is the collector's own target: a heap may double. It is that until the first collection.
 	usualPercent = 100
 )
 
-// spend makes the collector trade memory for processor time while the heap is small; with a heap larger than spareBytes
-// the collector keeps its defaults. An operator's GOGC has precedence. The returned function ends the effect.
+// spend makes the collector trade memory for processor time while the heap is small: collecting a heap of 30 MB each
+// time that it had doubled took a sixth of the processor time of a busy server, and a server that makes little garbage
+// needs no room for it. An operator's GOGC has precedence. The returned function ends the effect.
 func spend() (end func()) {
 	if before := debug.SetGCPercent(usualPercent); before != usualPercent {
 		debug.SetGCPercent(before)
 		return func() {}
 	}
 	ended := make(chan struct{})
-	percent := usualPercent
+	percent, last := usualPercent, readUsage()
 	afterEach(ended, func() {
-		if next := target(live()); next*10 > percent*11 || next*11 < percent*10 { // To set it stops the process for a moment.
+		now := readUsage()
+		next := target(now.live, now.since(last))
+		last = now
+		if next*10 > percent*11 || next*11 < percent*10 { // To set it stops the process for a moment.
 			percent = next
 			debug.SetGCPercent(next)
 		}
@@ -48,16 +57,52 @@ func collector() lifecycle.Part {
 	}
 }
 
-// target is how many percent of a heap may be garbage before the next collection.
-func target(live uint64) int {
-	return int(max(usualPercent, spareBytes*100/max(live, 1<<20)))
+// target is how many percent of a live heap may be garbage before the next collection. The room that lets the collector
+// take its share of the processor time is proportional to the share that it took with the garbage of the last period.
+// It is at least half of a large heap, and at most as much as that.
+func target(live uint64, period period) int {
+	heap := float64(max(live, 1<<20))
+	spare := float64(period.garbage) * min(period.share/wantedShare, mostGrowth)
+	return int(min(max(spare, leastSpare, heap/2), max(mostSpare, heap)) * 100 / heap)
 }
 
-// live is how many bytes the last collection left.
-func live() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// period is what happened between two collections.
+type period struct {
+	// garbage is how many bytes were allocated.
+	garbage uint64
+	// share is the part of the processor time that the collector took, of all processors that the process may use.
+	share float64
+}
+
+// usage is what the process has used up to a collection.
+type usage struct {
+	at time.Time
+	// live is how many bytes the collection left, and allocated how many were allocated up to now.
+	live, allocated uint64
+	// collecting is the processor time of the collector, in seconds.
+	collecting float64
+}
+
+// since is the period from an earlier collection to this one.
+func (u usage) since(earlier usage) period {
+	available := u.at.Sub(earlier.at).Seconds() * float64(runtime.GOMAXPROCS(0))
+	return period{garbage: u.allocated - earlier.allocated, share: (u.collecting - earlier.collecting) / max(available, 1e-3)}
+}
+
+func readUsage() usage {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"},
+		{Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"},
+		{Name: "/cpu/classes/gc/pause:cpu-seconds"},
+	}
+	metrics.Read(samples)
+	u := usage{at: time.Now(), live: samples[0].Value.Uint64(), allocated: samples[1].Value.Uint64()}
+	for _, s := range samples[2:] {
+		u.collecting += s.Value.Float64()
+	}
+	return u
 }
 
 // sentinel is an object that nothing leads to, so that each collection finds it.

@@ -29,6 +29,47 @@ func DataOf(part *contentv1.Content, member, kind string) *orderedjson.Object {
 	return object
 }
 
+// DataPart returns a part of data that has an object in a member, with kind as the object's type: what DataOf reads.
+func DataPart(member, kind string, object *orderedjson.Object) *contentv1.Content {
+	object.Set("type", kind)
+	data := &orderedjson.Object{}
+	data.Set(member, object)
+	return &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: string(orderedjson.Append(nil, data))}}}
+}
+
+// KeptBlocks are the blocks of a vendor that are kept as data, since the canonical form has nothing for them: by their
+// type.
+type KeptBlocks map[string]Kept
+
+// Kept is where the data of a block is: the member, and the type that it has there in place of its own.
+type Kept struct{ Member, Type string }
+
+// Data makes data of a block, which is JSON, without its members that are null; nil for blocks that are not kept.
+func (k KeptBlocks) Data(kind string, raw []byte) *contentv1.Content {
+	kept, known := k[kind]
+	block, err := orderedjson.DecodeObject(raw)
+	if !known || err != nil {
+		return nil
+	}
+	for name, value := range block.All() {
+		if value == nil {
+			block.Delete(name)
+		}
+	}
+	return DataPart(kept.Member, kept.Type, block)
+}
+
+// Block returns the block that data was made of, and its type; empty for data of others.
+func (k KeptBlocks) Block(part *contentv1.Content) (kind string, block *orderedjson.Object) {
+	for kind, kept := range k {
+		if block := DataOf(part, kept.Member, kept.Type); block != nil {
+			block.Set("type", kind)
+			return kind, block
+		}
+	}
+	return "", nil
+}
+
 // IsCompaction reports whether a part takes the place of earlier messages. A format that leaves out data of others must
 // refuse it, since the conversation would lose them.
 func IsCompaction(part *contentv1.Content) bool {

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"encoding/base64"
 	"net/url"
 	"strings"
 )
@@ -95,3 +96,16 @@ var base64Bytes = func() (kinds [256]uint8) {
 	kinds['='], kinds['\r'], kinds['\n'] = base64Padding, base64LineEnd, base64LineEnd
 	return kinds
 }()
+
+// StandardBase64 returns base64 in the usual alphabet and with its padding; any other text unchanged.
+func StandardBase64(encoded string) string {
+	if len(encoded)%4 == 0 && !strings.ContainsAny(encoded, "-_") {
+		return encoded
+	}
+	plain := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(encoded), "=")
+	raw, err := base64.RawStdEncoding.DecodeString(plain)
+	if err != nil {
+		return encoded
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}

@@ -1,5 +1,5 @@
-// Package dialect holds the common parts of vendors' formats: the conversion of raw arguments to a tool call, the
-// reading of data URIs, and server-sent events. Each format is a package below.
+// Package dialect is the port to vendors' formats, [Codec], and what several formats do in the same way: a format is a
+// package below, with its own words in tables and its own structure, over these. CONTRIBUTING.md lists them.
 //
 // Everything here and below is pure: bytes and messages in, bytes and messages out, no I/O.
 package dialect

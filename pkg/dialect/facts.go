@@ -60,3 +60,14 @@ func Word(doc []byte, member string) (word string, ok bool) {
 	}
 	return jsonscan.Text(rest[:end+2])
 }
+
+// StopReasons are the words of a format for reasons why an answer ended.
+type StopReasons map[string]modelv1.StopReason
+
+// Of returns the reason for a word; unknown for any other.
+func (s StopReasons) Of(word string) modelv1.StopReason {
+	if reason, ok := s[word]; ok {
+		return reason
+	}
+	return modelv1.StopReason_STOP_REASON_UNKNOWN
+}

@@ -126,6 +126,17 @@ func At(place string, err error) error {
 	return err
 }
 
+// Each reads the items of a list, until one fails. place is the format of an item's place within a request, with its
+// number and a separator at its end, such as `content.%d.`.
+func Each[T any](items []T, place string, read func(item *T) error) error {
+	for i := range items {
+		if err := read(&items[i]); err != nil {
+			return At(fmt.Sprintf(place, i), err)
+		}
+	}
+	return nil
+}
+
 // numbers matches counts of tokens in vendors' messages.
 var numbers = regexp.MustCompile(`\d[\d,]{2,}`)
 

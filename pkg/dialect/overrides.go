@@ -3,6 +3,7 @@ package dialect
 import (
 	"slices"
 
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
@@ -71,6 +72,27 @@ func (m *MemberWriter) Member(name string, value func()) {
 func (m *MemberWriter) OptFloat(name string, f *float64) {
 	if f != nil {
 		m.Member(name, func() { m.Body.Float(*f) })
+	}
+}
+
+// OptBool writes a member unless b is nil.
+func (m *MemberWriter) OptBool(name string, b *bool) {
+	if b != nil {
+		m.Member(name, func() { m.Body.Bool(*b) })
+	}
+}
+
+// OptText writes a member unless text is nil.
+func (m *MemberWriter) OptText(name string, text *string) {
+	if text != nil {
+		m.Member(name, func() { m.Body.Text(*text) })
+	}
+}
+
+// OptTexts writes a list of texts unless it is nil.
+func (m *MemberWriter) OptTexts(name string, list *modelv1.StringList) {
+	if list != nil {
+		m.Member(name, func() { m.Body.Texts(list.GetValues()) })
 	}
 }
 

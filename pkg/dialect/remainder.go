@@ -18,6 +18,48 @@ type Said struct {
 	Sealed bool
 	// Calls are the pieces of calls.
 	Calls CallRemainder
+
+	begun bool
+}
+
+// PieceWriter writes what the pieces of an answer say, in a format that has one choice. What it writes is sent later.
+type PieceWriter interface {
+	// WriteBegin writes the beginning of the answer, before all else.
+	WriteBegin()
+	WriteText(piece string)
+	WriteReasoning(piece string)
+	WriteCall(piece *modelv1.ToolCallDelta)
+	// WritePart writes a part that has ended, with what its pieces did not say.
+	WritePart(part *contentv1.Content)
+}
+
+// Begin writes the beginning of an answer, once.
+func (s *Said) Begin(w PieceWriter) {
+	if !s.begun {
+		s.begun = true
+		w.WriteBegin()
+	}
+}
+
+// Add adds a piece and writes it. Pieces of other choices than the first are left out.
+func (s *Said) Add(d *modelv1.GenerateDelta, w PieceWriter) {
+	if d.GetChoice() != 0 {
+		return
+	}
+	s.Begin(w)
+	switch piece := d.GetPiece().(type) {
+	case *modelv1.GenerateDelta_Text:
+		s.Text.WriteString(piece.Text)
+		w.WriteText(piece.Text)
+	case *modelv1.GenerateDelta_Reasoning:
+		s.Reasoning.WriteString(piece.Reasoning)
+		w.WriteReasoning(piece.Reasoning)
+	case *modelv1.GenerateDelta_ToolCall:
+		s.Calls.Add(piece.ToolCall)
+		w.WriteCall(piece.ToolCall)
+	case *modelv1.GenerateDelta_Part:
+		w.WritePart(piece.Part)
+	}
 }
 
 // Unsaid is what the pieces did not say of a part.

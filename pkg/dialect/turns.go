@@ -8,9 +8,11 @@ import (
 )
 
 // Turns collects messages from a format whose conversations are lists of smaller entries: neighbouring entries of the
-// assistant are one message. The zero value is an empty conversation.
+// assistant are one message, and so are neighbouring parts of the user. The zero value is an empty conversation.
 type Turns struct {
 	messages []*modelv1.ChatMessage
+	// heard are the parts of the user that are being collected.
+	heard []*contentv1.Content
 	// turn is the assistant's message that is being collected, with the parts of its content; nil if there is none.
 	turn  *modelv1.ChatMessage
 	parts []*contentv1.Content
@@ -20,9 +22,21 @@ type Turns struct {
 
 // Add appends a message that is not the assistant's.
 func (t *Turns) Add(m *modelv1.ChatMessage) {
-	t.end()
+	t.End()
 	t.messages = append(t.messages, m)
 }
+
+// NewMessage returns a message, with a new id, of parts: one text is its content as such.
+func NewMessage(role modelv1.Role, parts []*contentv1.Content) *modelv1.ChatMessage {
+	m := &modelv1.ChatMessage{Id: chat.NewID(), Role: role, Content: chat.ListContent(parts...)}
+	if len(parts) == 1 && parts[0].GetText() != nil {
+		m.Content = chat.TextContent(parts[0].GetText().GetText())
+	}
+	return m
+}
+
+// Hear appends parts to the user's message.
+func (t *Turns) Hear(parts ...*contentv1.Content) { t.heard = append(t.heard, parts...) }
 
 // Say appends parts to the assistant's message, which may have none.
 func (t *Turns) Say(parts ...*contentv1.Content) {
@@ -47,7 +61,7 @@ func (t *Turns) Result(id string, content *contentv1.MessageContent) {
 
 // Messages returns the messages. It is called once, after the last entry.
 func (t *Turns) Messages() []*modelv1.ChatMessage {
-	t.end()
+	t.End()
 	return t.messages
 }
 
@@ -59,8 +73,11 @@ func (t *Turns) assistant() *modelv1.ChatMessage {
 	return t.turn
 }
 
-// end appends the assistant's message. One plain text is its content as such.
-func (t *Turns) end() {
+// End appends the message that is being collected, if there is one: what follows is another. One plain text is its content as such.
+func (t *Turns) End() {
+	if len(t.heard) > 0 {
+		t.messages, t.heard = append(t.messages, NewMessage(modelv1.Role_ROLE_USER, t.heard)), nil
+	}
 	if t.turn == nil {
 		return
 	}

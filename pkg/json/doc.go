@@ -10,6 +10,7 @@
 //     requests to providers, hashed documents, logs.
 //   - orderedjson decodes any document to a tree that keeps the order of members and the digits of numbers. Use it to
 //     change a part of a document that others wrote: tool arguments, schemas, rows of datasets.
+//   - jsoncase spells the names of members in camelCase. Use it for documents of APIs that take both spellings.
 //   - lenientjson decodes objects with the conversions of the reference's validation ("10" is a number, "yes" is true)
 //     and collects all faults. Use it for messages and configurations that people or other programs wrote.
 //

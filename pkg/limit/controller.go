@@ -15,6 +15,9 @@ type Bounds struct {
 	DecreaseFactor float64
 	// ScaleUp is the part of the limit that an increase adds once a rate limit was met, above 0 and at most 1.
 	ScaleUp float64
+	// Probing chooses the rule [Prober] in place of [Controller]. Cooldown, DecreaseFactor and ScaleUp do not matter to
+	// it.
+	Probing bool
 }
 
 const (
@@ -30,11 +33,7 @@ const (
 //
 // A Controller is not safe for concurrent use.
 type Controller struct {
-	bounds   Bounds
-	min, max int // as SetMax left them
-	limit    int
-	history  []Change
-
+	level
 	successes int
 	peak      int
 	met       bool // a rate limit was met
@@ -42,12 +41,7 @@ type Controller struct {
 }
 
 // NewController returns the rule at its first limit.
-func NewController(b Bounds) *Controller {
-	return &Controller{bounds: b, min: b.Min, max: b.Max, limit: b.Start}
-}
-
-// Limit returns the limit now.
-func (c *Controller) Limit() int { return c.limit }
+func NewController(b Bounds) *Controller { return &Controller{level: newLevel(b)} }
 
 // Acquired records the number of slots in use, the newly acquired one included.
 func (c *Controller) Acquired(inUse int, now time.Time) {
@@ -77,6 +71,9 @@ func (c *Controller) Clean(now time.Time, subject string) {
 	}
 }
 
+// Retried notes a success after failed attempts, which counts for nothing.
+func (c *Controller) Retried(time.Time, string) {}
+
 // RateLimited records an answer that asks to slow down. The requested delay does not matter here: the request itself
 // waits for it, and the limit has its own cooldown.
 func (c *Controller) RateLimited(now time.Time, subject string) {
@@ -89,20 +86,6 @@ func (c *Controller) RateLimited(now time.Time, subject string) {
 	c.change(max(niceDown(int(float64(c.limit)*c.bounds.DecreaseFactor)), c.min, 1), RateLimit, now, subject)
 }
 
-// SetMax sets the highest limit manually. A lower one takes effect at once, a higher one only allows the limit to grow.
-// It fails with ErrTooLow.
-func (c *Controller) SetMax(n int, now time.Time) error {
-	if n < 1 {
-		return ErrTooLow
-	}
-	c.max = n
-	c.min = min(c.bounds.Min, n)
-	if c.limit > n {
-		c.change(n, Manual, now, "")
-	}
-	return nil
-}
-
 // cooling reports whether the cooldown lasts. More than a whole one is left only if the clock was set back, and would
 // keep the limit for as long.
 func (c *Controller) cooling(now time.Time) bool {
@@ -110,17 +93,6 @@ func (c *Controller) cooling(now time.Time) bool {
 }
 
 func (c *Controller) newRound() { c.successes, c.peak = 0, 0 }
-
-func (c *Controller) change(limit int, reason Reason, now time.Time, subject string) {
-	if limit == c.limit {
-		return
-	}
-	if len(c.history) == MaxHistory {
-		c.history = append(c.history[:0], c.history[1:]...)
-	}
-	c.history = append(c.history, Change{Time: now, Old: c.limit, New: limit, Reason: reason, Subject: subject})
-	c.limit = limit
-}
 
 // niceUp and niceDown round to numbers that people like to see: below 10 any, else multiples of 5; never below 1.
 func niceUp(n int) int {

@@ -76,7 +76,7 @@ func TestGoldenAdaptive(t *testing.T) {
 			states = append(states, state)
 		}
 		history := []any{}
-		for _, change := range played.controller.history {
+		for _, change := range played.controller.history.list() {
 			history = append(history, map[string]any{
 				"at": change.Time.Sub(start).Seconds(), "old": change.Old, "new": change.New, "reason": string(change.Reason),
 			})

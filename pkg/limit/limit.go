@@ -64,6 +64,8 @@ type Outcome int
 const (
 	// Clean is a success that needed no retry.
 	Clean Outcome = iota + 1
+	// Retried is a success after failed attempts.
+	Retried
 	// RateLimited is an answer that asks to slow down.
 	RateLimited
 )

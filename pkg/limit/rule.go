@@ -2,54 +2,70 @@ package limit
 
 import (
 	"encoding/json"
-	"errors"
-	"slices"
 	"time"
 )
 
-// Rule is the limit of a pool: a fixed one, or one that a Controller adapts. It is plain data, so that several
-// processes can share one through a store.
+// Rule is the limit of a pool: a fixed one, or one that adapts. It is plain data, so that several processes can share
+// one through a store.
 //
 // A Rule is not safe for concurrent use.
 type Rule struct {
-	fixed      int
-	controller *Controller // nil if the limit is fixed
+	fixed    int
+	adaptive adaptation // nil if the limit is fixed
+}
+
+// adaptation is a rule by which a limit adapts.
+type adaptation interface {
+	Limit() int
+	Acquired(inUse int, now time.Time)
+	Clean(now time.Time, subject string)
+	Retried(now time.Time, subject string)
+	RateLimited(now time.Time, subject string)
+	SetMax(n int, now time.Time) error
+	at() *level
+	encode() ruleData
 }
 
 // NewRule returns the rule of a pool that r creates.
 func NewRule(r Request) *Rule {
-	if r.Adaptive != nil {
-		return &Rule{controller: NewController(*r.Adaptive)}
+	switch {
+	case r.Adaptive == nil:
+		return &Rule{fixed: r.Fixed}
+	case r.Adaptive.Probing:
+		return &Rule{adaptive: NewProber(*r.Adaptive)}
+	default:
+		return &Rule{adaptive: NewController(*r.Adaptive)}
 	}
-	return &Rule{fixed: r.Fixed}
 }
 
 // Limit returns the limit now.
 func (r *Rule) Limit() int {
-	if r.controller != nil {
-		return r.controller.Limit()
+	if r.adaptive != nil {
+		return r.adaptive.Limit()
 	}
 	return r.fixed
 }
 
 // Adaptive reports whether the limit adapts.
-func (r *Rule) Adaptive() bool { return r.controller != nil }
+func (r *Rule) Adaptive() bool { return r.adaptive != nil }
 
 // Acquired records the number of slots in use when one was acquired.
 func (r *Rule) Acquired(inUse int, now time.Time) {
-	if r.controller != nil {
-		r.controller.Acquired(inUse, now)
+	if r.adaptive != nil {
+		r.adaptive.Acquired(inUse, now)
 	}
 }
 
 // Report records the outcome of a request.
 func (r *Rule) Report(outcome Outcome, now time.Time, subject string) {
 	switch {
-	case r.controller == nil:
+	case r.adaptive == nil:
 	case outcome == Clean:
-		r.controller.Clean(now, subject)
+		r.adaptive.Clean(now, subject)
+	case outcome == Retried:
+		r.adaptive.Retried(now, subject)
 	case outcome == RateLimited:
-		r.controller.RateLimited(now, subject)
+		r.adaptive.RateLimited(now, subject)
 	}
 }
 
@@ -58,8 +74,8 @@ func (r *Rule) SetMax(n int, now time.Time) error {
 	switch {
 	case n < 1:
 		return ErrTooLow
-	case r.controller != nil:
-		return r.controller.SetMax(n, now)
+	case r.adaptive != nil:
+		return r.adaptive.SetMax(n, now)
 	}
 	r.fixed = n
 	return nil
@@ -68,36 +84,69 @@ func (r *Rule) SetMax(n int, now time.Time) error {
 // Describe sets the fields of p that the rule determines.
 func (r *Rule) Describe(p *Pool) {
 	p.Limit = r.Limit()
-	if c := r.controller; c != nil {
-		p.Adaptive, p.Min, p.Max, p.History = true, c.min, c.max, slices.Clone(c.history)
+	if r.adaptive != nil {
+		l := r.adaptive.at()
+		p.Adaptive, p.Min, p.Max, p.History = true, l.min, l.max, l.history.list()
 	}
 }
 
-// ruleData is a Rule without its history, as stored.
+// ruleData is a Rule without its history, as stored. Of its fields one is set.
 type ruleData struct {
-	Fixed    int           `json:"fixed,omitempty"`
-	Adaptive *adaptiveData `json:"adaptive,omitempty"`
+	Fixed    int             `json:"fixed,omitempty"`
+	Recorded *controllerData `json:"recorded,omitempty"`
+	Probing  *proberData     `json:"probing,omitempty"`
 }
 
-type adaptiveData struct {
-	Bounds    Bounds    `json:"bounds"`
-	Min       int       `json:"min"`
-	Max       int       `json:"max"`
-	Limit     int       `json:"limit"`
+type levelData struct {
+	Bounds Bounds `json:"bounds"`
+	Min    int    `json:"min"`
+	Max    int    `json:"max"`
+	Limit  int    `json:"limit"`
+}
+
+type controllerData struct {
+	levelData
 	Successes int       `json:"successes"`
 	Peak      int       `json:"peak"`
 	Met       bool      `json:"met"`
 	Cooldown  time.Time `json:"cooldown"`
 }
 
-// Encode returns the rule as two texts, since its history is long and seldom changes.
-func (r *Rule) Encode() (state, history string) {
-	data, changes := ruleData{Fixed: r.fixed}, []Change{}
-	if c := r.controller; c != nil {
-		data.Adaptive = &adaptiveData{c.bounds, c.min, c.max, c.limit, c.successes, c.peak, c.met, c.cooldown}
-		changes = append(changes, c.history...)
+type proberData struct {
+	levelData
+	Ceiling int     `json:"ceiling"`
+	Missing int     `json:"missing"`
+	Clean   int     `json:"clean"`
+	Rounds  float64 `json:"rounds"`
+	Round   int     `json:"round"`
+	Peak    int     `json:"peak"`
+	Refused int     `json:"refused"`
+	Lowest  int     `json:"lowest"`
+	Quiet   int     `json:"quiet"`
+}
+
+func (l *level) at() *level { return l }
+
+func (l *level) data() levelData { return levelData{l.bounds, l.min, l.max, l.limit} }
+
+func (d levelData) level(history *History) level {
+	return level{bounds: d.Bounds, min: d.Min, max: d.Max, limit: d.Limit, history: history}
+}
+
+func (c *Controller) encode() ruleData {
+	return ruleData{Recorded: &controllerData{c.data(), c.successes, c.peak, c.met, c.cooldown}}
+}
+
+func (p *Prober) encode() ruleData {
+	return ruleData{Probing: &proberData{p.data(), p.ceiling, p.missing, p.clean, p.rounds, p.round, p.peak, p.refused, p.lowest, p.quiet}}
+}
+
+// Encode returns the rule as text, without its history, which is long and seldom changes.
+func (r *Rule) Encode() (state string, history *History) {
+	if r.adaptive == nil {
+		return text(ruleData{Fixed: r.fixed}), nil
 	}
-	return text(data), text(changes)
+	return text(r.adaptive.encode()), r.adaptive.at().history
 }
 
 func text(v any) string {
@@ -109,17 +158,19 @@ func text(v any) string {
 }
 
 // DecodeRule returns the rule that Encode encoded.
-func DecodeRule(state, history string) (*Rule, error) {
+func DecodeRule(state string, history *History) (*Rule, error) {
 	var data ruleData
-	var changes []Change
-	if err := errors.Join(json.Unmarshal([]byte(state), &data), json.Unmarshal([]byte(history), &changes)); err != nil {
+	if err := json.Unmarshal([]byte(state), &data); err != nil {
 		return nil, err
 	}
 	r := &Rule{fixed: data.Fixed}
-	if a := data.Adaptive; a != nil {
-		r.controller = &Controller{
-			bounds: a.Bounds, min: a.Min, max: a.Max, limit: a.Limit, history: changes,
-			successes: a.Successes, peak: a.Peak, met: a.Met, cooldown: a.Cooldown,
+	if c := data.Recorded; c != nil {
+		r.adaptive = &Controller{level: c.level(history), successes: c.Successes, peak: c.Peak, met: c.Met, cooldown: c.Cooldown}
+	}
+	if p := data.Probing; p != nil {
+		r.adaptive = &Prober{
+			level: p.level(history), ceiling: p.Ceiling, missing: p.Missing,
+			clean: p.Clean, rounds: p.Rounds, round: p.Round, peak: p.Peak, refused: p.Refused, lowest: p.Lowest, quiet: p.Quiet,
 		}
 	}
 	if r.Limit() < 1 {

@@ -19,11 +19,22 @@ func TestARuleSurvivesItsEncoding(t *testing.T) {
 	}
 	adaptive.Report(RateLimited, now, "m")
 	require.NoError(t, adaptive.SetMax(1, now))
-	for _, r := range []*Rule{adaptive, NewRule(Request{Fixed: 3})} {
-		decoded, err := DecodeRule(r.Encode())
+	probing := NewRule(Request{Adaptive: &Bounds{Min: 2, Start: 40, Max: 90, Probing: true}})
+	for at := range 500 {
+		probing.Acquired(probing.Limit(), now)
+		probing.Report(Outcome(at%100/99)*(RateLimited-Retried)+Retried, now.Add(time.Duration(at)*time.Second/10), "m")
+	}
+	for _, r := range []*Rule{adaptive, probing, NewRule(Request{Fixed: 3})} {
+		state, history := r.Encode()
+		read, err := DecodeHistory(history.Text())
 		require.NoError(t, err)
-		if r.controller != nil {
-			assert.Len(t, decoded.controller.history, 3)
+		if !r.Adaptive() {
+			read = nil
+		}
+		decoded, err := DecodeRule(state, read)
+		require.NoError(t, err)
+		if r.Adaptive() {
+			assert.GreaterOrEqual(t, len(read.list()), 3)
 		}
 		assert.Equal(t, r, decoded)
 	}
@@ -31,10 +42,12 @@ func TestARuleSurvivesItsEncoding(t *testing.T) {
 
 func TestWhatIsNoRuleIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, c := range [][2]string{{"", "[]"}, {"{}", "[]"}, {`{"fixed":1}`, ""}, {`{"adaptive":{}}`, "[]"}} {
-		_, err := DecodeRule(c[0], c[1])
-		assert.Error(t, err, c)
+	for _, state := range []string{"", "{}", `{"recorded":{}}`, `{"probing":{}}`, "[]"} {
+		_, err := DecodeRule(state, nil)
+		assert.Error(t, err, state)
 	}
+	_, err := DecodeHistory("")
+	assert.Error(t, err)
 }
 
 // The clock of a rule may be that of a server, and be set back: the limit still follows what it meets.
@@ -47,4 +60,33 @@ func TestACooldownEndsThoughTheClockIsSetBack(t *testing.T) {
 	require.Equal(t, 4, r.Limit(), "the cooldown lasts")
 	r.Report(RateLimited, now.Add(-time.Hour), "m")
 	assert.Equal(t, 2, r.Limit())
+}
+
+// An exchange reads and writes a rule often; its history, which is long, is read and made into text only when it has
+// changed.
+func TestAHistoryIsEncodedOnce(t *testing.T) {
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	bounds := Bounds{Min: 1, Start: 1, Max: 20, DecreaseFactor: 0.5, ScaleUp: 0.05}
+	long, short := NewRule(Request{Adaptive: &bounds}), NewRule(Request{Adaptive: &bounds})
+	for range MaxHistory {
+		for range 4 {
+			long.Acquired(20, now)
+			long.Report(Clean, now, "m")
+		}
+		require.NoError(t, long.SetMax(1, now))
+		require.NoError(t, long.SetMax(20, now))
+	}
+	require.Len(t, long.adaptive.at().history.list(), MaxHistory)
+	exchange := func(r *Rule) float64 {
+		return testing.AllocsPerRun(100, func() {
+			state, history := r.Encode()
+			_ = history.Text()
+			r, err := DecodeRule(state, history)
+			if err == nil {
+				r.Report(Clean, now, "m")
+			}
+		})
+	}
+	long.adaptive.at().history.Text()
+	assert.InDelta(t, exchange(short), exchange(long), 5)
 }

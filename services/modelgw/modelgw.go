@@ -64,6 +64,12 @@ type Config struct {
 	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with
 	// CONNECTION_QUEUE_FULL. Zero is no bound.
 	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
+	// AdaptiveRule is the rule by which limits of connections adapt. `recorded` is Inspect's: a refusal lowers the limit
+	// by a fifth, and for 15 s nothing counts. `probing` remembers the limit that was refused last, stays just below it and
+	// tries one connection more from time to time, so that more of the provider's capacity is used and fewer calls are
+	// refused. A pool whose first call sets a cooldown, a decrease factor or a scale-up percentage follows `recorded`,
+	// which has these settings. Default: `probing` where replicas share limits through Redis, else `recorded`.
+	AdaptiveRule string `yaml:"adaptive_rule" env:"EVALFLEET_MODELGW_ADAPTIVE_RULE"`
 	// MaxAnswerBytes bounds an answer of a vendor that is decoded into the canonical form, in bytes as received,
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
 	// no bound, since they are not stored. Default 64 MiB.
@@ -131,6 +137,17 @@ type Budget struct {
 
 const defaultCacheBytes = 256 << 20
 
+// The rules that [Config.AdaptiveRule] names.
+const (
+	ruleRecorded = "recorded"
+	ruleProbing  = "probing"
+)
+
+// probing reports whether limits adapt by the rule `probing`.
+func (c *Config) probing() bool {
+	return c.AdaptiveRule == ruleProbing || c.AdaptiveRule == "" && len(c.Redis.Addresses) > 0
+}
+
 // SetDefaults sets the fields whose default is not zero.
 func (c *Config) SetDefaults() {
 	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, provider.DefaultMaxAnswerBytes)
@@ -146,6 +163,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxWaiting < 0 {
 		faults = append(faults, errors.New("max_waiting: must not be negative; leave it out for no bound"))
+	}
+	if c.AdaptiveRule != "" && c.AdaptiveRule != ruleRecorded && c.AdaptiveRule != ruleProbing {
+		faults = append(faults, fmt.Errorf("adaptive_rule: %q is no rule; write %s or %s", c.AdaptiveRule, ruleRecorded, ruleProbing))
 	}
 	if c.MaxAnswerBytes <= 0 {
 		faults = append(faults, errors.New("max_answer_bytes: must be above 0"))
@@ -280,7 +300,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	metrics := generate.NewMetrics(deps.Registerer)
 	stages := []generate.Stage{
 		generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
-		generate.Admit(stores.limiter, pools, cfg.MaxWaiting),
+		generate.Admit(stores.limiter, pools, generate.Admission{MaxWaiting: cfg.MaxWaiting, Probing: cfg.probing()}),
 	}
 	calls = call.New(call.Deps{
 		Registry: s.registry,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/evalfleet/evalfleet/bench/internal/process"
 )
@@ -28,6 +30,9 @@ func TestMain(m *testing.M) {
 		}
 	case "careless":
 		_ = process.Ready(os.Stdout, "here")
+		wait()
+	case "processors":
+		_ = process.Ready(os.Stdout, fmt.Sprint(runtime.NumCPU()))
 		wait()
 	case "early":
 		fail()
@@ -87,4 +92,42 @@ func TestProcessorTimeIsThatOfTheKernel(t *testing.T) {
 	assert.LessOrEqual(t, cpu, total(after)+20*time.Millisecond)
 	_, err = process.CPU(1 << 22)
 	require.Error(t, err)
+}
+
+// A child that is started on a processor sees no other, and this process is moved back.
+func TestAChildHasItsProcessor(t *testing.T) { //nolint:paralleltest // It moves all threads.
+	cpu, restore, err := process.KeepOff()
+	require.NoError(t, err)
+	var c *process.Child
+	require.NoError(t, process.On(cpu, func() (err error) {
+		c, err = process.Start(t.Context(), os.Args[0], "processors")
+		return err
+	}))
+	assert.Equal(t, fmt.Sprint(1), c.Address)
+	require.NoError(t, c.Stop())
+	before := allowed(t)
+	require.NoError(t, restore())
+	assert.GreaterOrEqual(t, allowed(t), before)
+	assert.Equal(t, runtime.NumCPU(), allowed(t))
+}
+
+// allowed is how many processors this thread may use.
+func allowed(t *testing.T) int {
+	t.Helper()
+	var set unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &set))
+	return set.Count()
+}
+
+func TestTheMostMemoryIsAtLeastThatOfNow(t *testing.T) {
+	t.Parallel()
+	c, err := process.Start(t.Context(), os.Args[0], "good")
+	require.NoError(t, err)
+	now, err := c.Resident()
+	require.NoError(t, err)
+	most, err := c.MostResident()
+	require.NoError(t, err)
+	assert.Positive(t, now)
+	assert.GreaterOrEqual(t, most, now)
+	require.NoError(t, c.Stop())
 }

@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/evalfleet/evalfleet/bench/internal/process"
@@ -30,7 +31,24 @@ const (
 )
 
 // maxIdle keeps the connections of all callers open.
-const maxIdle = 1024
+const maxIdle = 4096
+
+// copySize is the size of a proxy's buffers.
+const copySize = 32 << 10
+
+// buffers pools what a proxy copies with.
+type buffers struct{ sync.Pool }
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte {
+	if kept, ok := b.Pool.Get().(*[copySize]byte); ok {
+		return kept[:]
+	}
+	return make([]byte, copySize)
+}
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(used []byte) { b.Pool.Put((*[copySize]byte)(used)) }
 
 // Main is a role until ctx ends. Args are what follows [Child].
 func Main(ctx context.Context, args []string, stdout io.Writer) error {
@@ -64,8 +82,11 @@ func proxy(to string) http.Handler {
 	target := &url.URL{Scheme: "http", Host: to}
 	pass := func(p http.Protocols) http.Handler {
 		return &httputil.ReverseProxy{
-			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-			Transport: &http.Transport{Protocols: &p, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle},
+			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: &http.Transport{
+				Protocols: &p, MaxIdleConnsPerHost: maxIdle, DisableCompression: true, ReadBufferSize: copySize, WriteBufferSize: copySize,
+			},
+			BufferPool: &buffers{},
 		}
 	}
 	var first, second http.Protocols

@@ -37,7 +37,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "EVALFLEET_LOG_LEVEL": "warn"},
+            env={name: value for name, value in os.environ.items() if not name.startswith("EVALFLEET_")},
         )
         said = self.process.stderr
         assert said is not None

@@ -100,9 +100,9 @@ func asAnswer(part *contentv1.Content) *contentv1.Content {
 		return text
 	case *contentv1.Content_Reasoning:
 		if r := p.Reasoning; !r.GetRedacted() {
-			return sealed(&contentv1.Reasoning{Reasoning: r.GetSignature(), Summary: new(r.GetReasoning())})
+			return chat.SealedPart(r.GetSignature(), &r.Reasoning)
 		}
-		return sealed(&contentv1.Reasoning{Reasoning: p.Reasoning.GetReasoning(), Summary: p.Reasoning.Summary})
+		return chat.SealedPart(p.Reasoning.GetReasoning(), p.Reasoning.Summary)
 	}
 	return part
 }
@@ -152,13 +152,4 @@ func (e *encoder) usage(u *modelv1.ModelUsage) {
 		e.Body.EndObject()
 	}
 	e.Body.EndObject()
-}
-
-// AppendCountResponse implements dialect.TokenCounter.
-func (Codec) AppendCountResponse(dst []byte, tokens int64) []byte {
-	w := jsonwrite.Append(dst, 32)
-	w.BeginObject()
-	w.IntMember("input_tokens", tokens)
-	w.EndObject()
-	return w.Bytes()
 }

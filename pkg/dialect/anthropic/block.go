@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -20,8 +21,8 @@ func (e *encoder) turns(turns []turn) {
 		e.Body.BeginObject()
 		e.Body.TextMember("role", turns[i].role)
 		e.Body.Key("content")
-		if turns[i].blocks == nil {
-			e.Body.Text(turns[i].text)
+		if turns[i].plain {
+			e.Body.Text(turns[i].blocks[0].text)
 		} else {
 			e.blocks(turns[i].blocks)
 		}
@@ -30,7 +31,8 @@ func (e *encoder) turns(turns []turn) {
 	if len(e.Paused) > 0 {
 		e.Body.BeginObject()
 		e.Body.TextMember("role", roleAssistant)
-		e.Body.RawMember("content", string(list(e.Paused)))
+		e.Body.Key("content")
+		jsonwrite.RawList(e.Body, e.Paused)
 		e.Body.EndObject()
 	}
 	e.Body.EndList()
@@ -68,10 +70,7 @@ func (e *encoder) block(b *block) {
 	default:
 		e.textBlock(b.text)
 	}
-	if b.marked {
-		e.Body.Key("cache_control")
-		e.cacheControl()
-	}
+	e.mark(b.marked)
 	e.Body.EndObject()
 }
 
@@ -82,9 +81,9 @@ func (e *encoder) rawBlock(document string, marked bool) {
 		return
 	}
 	open := strings.TrimSuffix(strings.TrimSpace(document), "}")
-	mark := jsonwrite.NewWriter(64)
-	(&encoder{Request: e.Request, MemberWriter: dialect.MemberWriter{Body: mark}}).cacheControl()
-	e.Body.Raw(open + `,"cache_control":` + mark.String() + "}")
+	mark := &encoder{Request: e.Request, MemberWriter: dialect.MemberWriter{Body: jsonwrite.NewWriter(64)}}
+	mark.cacheControl()
+	e.Body.Raw(open + `,"cache_control":` + mark.Body.String() + "}")
 }
 
 func (e *encoder) textBlock(text string) {
@@ -96,7 +95,7 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 	e.Body.TextMember("type", "tool_use")
 	e.Body.TextMember("id", call.GetId())
 	if call.GetFunction() == e.Toolset && e.Toolset != "" {
-		if action, input, ok := actionOf(call); ok {
+		if action, input, ok := toolname.ActionOf(call); ok {
 			e.Body.TextMember("name", action)
 			e.Body.TextMember("toolset_name", e.Toolset)
 			e.Body.RawMember("input", input)
@@ -110,7 +109,7 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 // result writes a tool's result: its content, or its error.
 func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.TextMember("type", "tool_result")
-	e.Body.TextMember("tool_use_id", firstID(m))
+	e.Body.TextMember("tool_use_id", chat.CallID(m))
 	if m.GetFunction() == e.Toolset {
 		e.Body.TextUnlessEmpty("toolset_name", e.Toolset)
 	}
@@ -123,10 +122,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	if m.GetContent().GetList() == nil {
 		e.blocks([]block{{text: cmp.Or(m.GetContent().GetText(), noContent)}})
 	} else {
-		parts := partBlocks(m.GetContent())
-		if len(parts) == 0 {
-			parts = append(parts, block{text: noContent})
-		}
+		parts := orNoContent(partBlocks(m.GetContent()))
 		for i := range parts {
 			parts[i].marked, parts[i].inResult = false, true // the result is marked as a whole
 		}
@@ -173,14 +169,12 @@ func (e *encoder) part(b *block) {
 func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	switch {
 	case r.GetRedacted() && r.Summary != nil:
-		e.thinkingBlock(r.GetSummary(), r.GetReasoning())
+		e.Body.TextMember("type", "thinking")
+		e.Body.TextMember("thinking", r.GetSummary())
+		e.Body.TextMember("signature", r.GetReasoning())
 	case r.GetRedacted():
-		data := r.GetReasoning()
-		if r.Signature != nil {
-			data = r.GetSignature()
-		}
 		e.Body.TextMember("type", "redacted_thinking")
-		e.Body.TextMember("data", data)
+		e.Body.TextMember("data", *cmp.Or(r.Signature, &r.Reasoning))
 	default:
 		e.textBlock("<think>" + r.GetReasoning() + "</think>")
 	}
@@ -189,24 +183,13 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 // isThinking reports whether reasoning goes back as thinking, not as a text.
 func isThinking(r *contentv1.Reasoning) bool { return r.GetRedacted() }
 
-func (e *encoder) thinkingBlock(thinking, signature string) {
-	e.Body.TextMember("type", "thinking")
-	e.Body.TextMember("thinking", thinking)
-	e.Body.TextMember("signature", signature)
-}
-
 // mediaSource writes where an image or a document is: its data, or its address.
 func (e *encoder) mediaSource(uri string) {
-	e.Body.BeginObject()
 	if mediaType, data, inline := dialect.SplitDataURI(uri); inline {
-		e.Body.TextMember("type", "base64")
-		e.Body.TextMember("media_type", strings.Replace(mediaType, "image/jpg", "image/jpeg", 1))
-		e.Body.TextMember("data", data)
+		e.Body.TextObject("type", "base64", "media_type", strings.Replace(mediaType, "image/jpg", "image/jpeg", 1), "data", data)
 	} else {
-		e.Body.TextMember("type", "url")
-		e.Body.TextMember("url", uri)
+		e.Body.TextObject("type", "url", "url", uri)
 	}
-	e.Body.EndObject()
 }
 
 // document writes a document. Any document but a PDF is plain text to the server.
@@ -248,11 +231,4 @@ func plainData(uri, data string) string {
 		return data
 	}
 	return strings.ToValidUTF8(string(decoded), "\uFFFD")
-}
-
-func firstID(m *modelv1.ChatMessage) string {
-	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		return ids[0]
-	}
-	return ""
 }

@@ -31,23 +31,38 @@ type citationState struct {
 	DocumentIndex  *int64 `json:"document_index,omitempty"`
 }
 
+// ranges are the kinds of ranges of a document: the type of the location, and the members of its bounds. from is the
+// first number of the kind, which is 0 in the canonical form.
+var ranges = map[contentv1.DocumentRangeType]struct {
+	location, start, end string
+	from                 int64
+	bounds               func(*location) (start, end int64)
+}{
+	contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_CHAR: {
+		"char_location", "start_char_index", "end_char_index", 0, func(l *location) (int64, int64) { return l.StartChar, l.EndChar },
+	},
+	contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE: {
+		"page_location", "start_page_number", "end_page_number", 1, func(l *location) (int64, int64) { return l.StartPage, l.EndPage },
+	},
+	contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_BLOCK: {
+		"content_block_location", "start_block_index", "end_block_index", 0, func(l *location) (int64, int64) { return l.StartBlock, l.EndBlock },
+	},
+}
+
+const searchLocation = "web_search_result_location"
+
 // message returns the citation. One of a kind that is not known keeps its text and title.
 func (l *location) message() *contentv1.Citation {
 	c := &contentv1.Citation{Title: l.Title, Cited: &contentv1.Citation_CitedText{CitedText: l.CitedText}}
-	inDocument := func(kind contentv1.DocumentRangeType, start, end int64) {
-		c.Title, c.InternalJson = l.DocumentTitle, stateJSON(citationState{DocumentIndex: &l.DocumentIndex})
-		c.Source = &contentv1.Citation_Document{Document: &contentv1.DocumentRange{Type: kind, StartIndex: start, EndIndex: end}}
+	if l.Type == searchLocation {
+		c.InternalJson, c.Source = stateJSON(citationState{EncryptedIndex: l.EncryptedIndex}), &contentv1.Citation_Url{Url: l.URL}
 	}
-	switch l.Type {
-	case "char_location":
-		inDocument(contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_CHAR, l.StartChar, l.EndChar)
-	case "page_location":
-		inDocument(contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE, l.StartPage-1, l.EndPage-1)
-	case "content_block_location":
-		inDocument(contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_BLOCK, l.StartBlock, l.EndBlock)
-	case "web_search_result_location":
-		c.InternalJson = stateJSON(citationState{EncryptedIndex: l.EncryptedIndex})
-		c.Source = &contentv1.Citation_Url{Url: l.URL}
+	for kind, of := range ranges {
+		if of.location == l.Type {
+			start, end := of.bounds(l)
+			c.Title, c.InternalJson = l.DocumentTitle, stateJSON(citationState{DocumentIndex: &l.DocumentIndex})
+			c.Source = &contentv1.Citation_Document{Document: &contentv1.DocumentRange{Type: kind, StartIndex: start - of.from, EndIndex: end - of.from}}
+		}
 	}
 	return c
 }
@@ -81,39 +96,26 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 	for _, c := range citations {
 		var state citationState
 		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)
-		switch {
+		r := c.GetDocument()
+		switch of := ranges[r.GetType()]; {
 		case c.GetUrl() != "" && state.EncryptedIndex != "":
 			e.Body.BeginObject()
-			e.Body.TextMember("type", "web_search_result_location")
+			e.Body.TextMember("type", searchLocation)
 			e.Body.TextMember("cited_text", c.GetCitedText())
 			e.Body.OptText("title", c.Title)
 			e.Body.TextMember("url", c.GetUrl())
 			e.Body.TextMember("encrypted_index", state.EncryptedIndex)
 			e.Body.EndObject()
-		case c.GetDocument().GetType() != 0 && state.DocumentIndex != nil:
-			e.inDocument(c, *state.DocumentIndex)
+		case r.GetType() != 0 && state.DocumentIndex != nil:
+			e.Body.BeginObject()
+			e.Body.TextMember("type", of.location)
+			e.Body.TextMember("cited_text", c.GetCitedText())
+			e.Body.IntMember("document_index", *state.DocumentIndex)
+			e.Body.OptText("document_title", c.Title)
+			e.Body.IntMember(of.start, r.GetStartIndex()+of.from)
+			e.Body.IntMember(of.end, r.GetEndIndex()+of.from)
+			e.Body.EndObject()
 		}
 	}
 	e.Body.EndList()
-}
-
-func (e *encoder) inDocument(c *contentv1.Citation, index int64) {
-	names := map[contentv1.DocumentRangeType][3]string{
-		contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_CHAR:  {"char_location", "start_char_index", "end_char_index"},
-		contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE:  {"page_location", "start_page_number", "end_page_number"},
-		contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_BLOCK: {"content_block_location", "start_block_index", "end_block_index"},
-	}
-	r := c.GetDocument()
-	name, first := names[r.GetType()], int64(0)
-	if r.GetType() == contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE {
-		first = 1
-	}
-	e.Body.BeginObject()
-	e.Body.TextMember("type", name[0])
-	e.Body.TextMember("cited_text", c.GetCitedText())
-	e.Body.IntMember("document_index", index)
-	e.Body.OptText("document_title", c.Title)
-	e.Body.IntMember(name[1], r.GetStartIndex()+first)
-	e.Body.IntMember(name[2], r.GetEndIndex()+first)
-	e.Body.EndObject()
 }

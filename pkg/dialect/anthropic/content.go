@@ -1,11 +1,13 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -128,21 +130,15 @@ func (b *wireBlock) spokenPart() *contentv1.Content {
 	case "text":
 		return b.textPart()
 	case "thinking":
-		return sealed(&contentv1.Reasoning{Reasoning: b.Signature, Summary: &b.Thinking})
+		return chat.SealedPart(b.Signature, &b.Thinking)
 	case "redacted_thinking":
-		return sealed(&contentv1.Reasoning{Reasoning: b.Data})
+		return chat.SealedPart(b.Data, nil)
 	case "image":
 		part, _ := b.mediaPart()
 		return part
 	default:
-		part, _ := blockData(b)
-		return part
+		return Kept.Data(b.Type, b.raw)
 	}
-}
-
-func sealed(r *contentv1.Reasoning) *contentv1.Content {
-	r.Redacted = true
-	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
 }
 
 func (b *wireBlock) textPart() *contentv1.Content {
@@ -161,16 +157,14 @@ func (b *wireBlock) textPart() *contentv1.Content {
 
 // call reads a tool call. Its input is an object; a text is a truncated input, or a bare one.
 func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
-	input := string(b.Input)
-	var text string
-	if json.Unmarshal(b.Input, &text) == nil && input != "null" {
-		input = text
-	}
-	if input == "" || input == "null" {
+	var given dialect.Arguments
+	_ = json.Unmarshal(b.Input, &given)
+	input := cmp.Or(string(given), "{}")
+	if input == "null" {
 		input = "{}"
 	}
 	if b.Toolset != "" {
-		return dialect.ToolCall(b.ID, b.Toolset, setCall(b.Name, input), tools)
+		return dialect.ToolCall(b.ID, b.Toolset, toolname.WithAction(b.Name, input), tools)
 	}
 	return dialect.ToolCall(b.ID, b.Name, input, tools)
 }

@@ -35,7 +35,7 @@ func (f *failure) toError(body []byte) *dialect.Error {
 
 // said is an error with this message.
 func said(message, kind string) *dialect.Error {
-	return &dialect.Error{Message: message, Type: kind, Status: statusOf(kind), Transient: transient(message, kind)}
+	return &dialect.Error{Message: message, Type: kind, Status: errorTypes.Status(kind), Transient: transient(message, kind)}
 }
 
 // DecodeError implements dialect.Codec.
@@ -55,45 +55,13 @@ const (
 	statusOverloaded = 529
 )
 
-const (
-	typeAPI     = "api_error"
-	typeInvalid = "invalid_request_error"
-)
+const typeOverloaded = "overloaded_error"
 
-// errorTypes are the types of errors by status.
-var errorTypes = map[int]string{
-	dialect.BadRequest: typeInvalid,
-	401:                "authentication_error",
-	402:                "billing_error",
-	403:                "permission_error",
-	404:                "not_found_error",
-	statusTooLarge:     "request_too_large",
-	429:                "rate_limit_error",
-	500:                typeAPI,
-	504:                "timeout_error",
-	statusOverloaded:   "overloaded_error",
-}
-
-// errorType returns the type of errors of a status.
-func errorType(status int) string {
-	if name, ok := errorTypes[status]; ok {
-		return name
-	}
-	if status >= dialect.BadRequest && status < 500 {
-		return typeInvalid
-	}
-	return typeAPI
-}
-
-// statusOf returns the status of errors of a type; 0 where the type is not known.
-func statusOf(kind string) int {
-	for status, name := range errorTypes {
-		if name == kind {
-			return status
-		}
-	}
-	return 0
-}
+// errorTypes are the types of errors.
+var errorTypes = dialect.ErrorTypes{Client: "invalid_request_error", Server: "api_error", ByStatus: map[int]string{
+	dialect.BadRequest: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+	statusTooLarge: "request_too_large", 429: "rate_limit_error", 500: "api_error", 504: "timeout_error", statusOverloaded: typeOverloaded,
+}}
 
 const promptTooLong = "prompt is too long"
 
@@ -106,13 +74,9 @@ const declined = "I am sorry, but I cannot help with that."
 // Stopped implements dialect.Codec.
 func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
 	message := strings.ToLower(e.Message)
-	full := status == statusTooLarge
-	for _, words := range tooLong {
-		full = full || strings.Contains(message, words)
-	}
 	switch {
-	case full:
-		output = chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH)
+	case status == statusTooLarge, dialect.Mentions(message, tooLong):
+		output = dialect.ContextFull(model, e.Message)
 	case strings.Contains(message, "content filtering"):
 		output = chat.MessageOutput(model, chat.Assistant(declined), modelv1.StopReason_STOP_REASON_CONTENT_FILTER)
 	default:
@@ -127,7 +91,7 @@ func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv
 func transient(message, kind string) bool {
 	message = strings.ToLower(message)
 	cut := strings.Contains(message, "not valid json") && strings.Contains(message, "unexpected end of data")
-	return kind == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") || cut
+	return kind == typeOverloaded || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") || cut
 }
 
 // AppendError implements dialect.Codec.
@@ -136,7 +100,7 @@ func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	w.BeginObject()
 	w.TextMember("type", "error")
 	w.BeginObjectMember("error")
-	w.TextMember("type", errorType(f.Status))
+	w.TextMember("type", errorTypes.Of(f.Status))
 	w.TextMember("message", f.Message)
 	if f.Cause == dialect.NoThreads {
 		w.RawMember("details", `{"error_code":"thread_unsupported_request"}`)

@@ -3,21 +3,12 @@ package anthropic
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
-	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/dialect/cachemark"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // maxMarks is how many marks of the prompt cache a request may hold.
 const maxMarks = 4
-
-// isMarked reports whether a part is a text that its author marked for the cache.
-func isMarked(part *contentv1.Content) bool { return part.GetText().GetCacheBreakpoint() }
-
-func hasMarks(m *modelv1.ChatMessage) bool {
-	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
-}
 
 // losesMark reports whether a mark cannot be sent in a request: on an empty text, in a system message within the
 // conversation, or in a tool's result, or if only an empty text follows, which would lose the boundary between the two.
@@ -25,7 +16,7 @@ func losesMark(messages []*modelv1.ChatMessage) bool {
 	begun := false
 	for _, m := range messages {
 		begun = begun || m.GetRole() != modelv1.Role_ROLE_SYSTEM
-		if !hasMarks(m) {
+		if !cachemark.In(m) {
 			continue
 		}
 		if begun && (m.GetRole() == modelv1.Role_ROLE_SYSTEM || m.GetRole() == modelv1.Role_ROLE_TOOL) {
@@ -33,30 +24,13 @@ func losesMark(messages []*modelv1.ChatMessage) bool {
 		}
 		parts := m.GetContent().GetList().GetParts()
 		for i, part := range parts {
-			lone := m.GetRole() == modelv1.Role_ROLE_SYSTEM && i == len(parts)-1 && i > 0 && isMarked(parts[i-1])
-			if (isMarked(part) || lone) && part.GetText().GetText() == "" {
+			lone := m.GetRole() == modelv1.Role_ROLE_SYSTEM && i == len(parts)-1 && i > 0 && cachemark.On(parts[i-1])
+			if (cachemark.On(part) || lone) && part.GetText().GetText() == "" {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// withoutMarks returns the messages without their marks; messages that have some are copied.
-func withoutMarks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
-	plain := slices.Clone(messages)
-	for i, m := range plain {
-		if !hasMarks(m) {
-			continue
-		}
-		plain[i] = proto.CloneOf(m)
-		for _, part := range plain[i].GetContent().GetList().GetParts() {
-			if isMarked(part) {
-				part.GetText().CacheBreakpoint = nil
-			}
-		}
-	}
-	return plain
 }
 
 // mark sets what the server should cache: the instructions, the tools, and the conversation up to the block before its
@@ -101,17 +75,13 @@ func (p *plan) beforeLast() *block {
 	seen := 0
 	for i := range slices.Backward(p.turns) {
 		t := &p.turns[i]
-		if t.blocks == nil {
-			if seen++; seen == 2 {
-				return nil
-			}
-			continue
-		}
 		for j := range slices.Backward(t.blocks) {
 			if !t.blocks[j].markable() {
 				continue
 			}
-			if seen++; seen == 2 {
+			if seen++; seen == 2 && t.plain {
+				return nil
+			} else if seen == 2 {
 				return &t.blocks[j]
 			}
 		}
@@ -121,6 +91,6 @@ func (p *plan) beforeLast() *block {
 
 // markable reports whether the server accepts a mark on the block.
 func (b *block) markable() bool {
-	kind, _ := keptBlock(b.part)
-	return !isThinking(b.part.GetReasoning()) && kind != fallbackBlock
+	kind, _ := Kept.Block(b.part)
+	return !isThinking(b.part.GetReasoning()) && kind != FallbackBlock
 }

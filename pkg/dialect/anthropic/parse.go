@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -85,12 +84,6 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	}
 }
 
-// ParseCountRequest implements dialect.TokenCounter: the body is a request without the options that bound the answer.
-func (Codec) ParseCountRequest(body []byte) (*dialect.Request, error) {
-	_, r, err := parse(body)
-	return r, err
-}
-
 func parse(body []byte) (*wireRequest, *dialect.Request, error) {
 	wire := &wireRequest{}
 	if err := jsonread.Unmarshal(body, wire); err != nil {
@@ -109,12 +102,8 @@ func parse(body []byte) (*wireRequest, *dialect.Request, error) {
 	if err := r.parseMessages(wire.Messages); err != nil {
 		return nil, nil, err
 	}
-	for i, tool := range wire.Tools {
-		info, err := parseTool(tool)
-		if err != nil {
-			return nil, nil, dialect.At(fmt.Sprintf("tools.%d.", i), err)
-		}
-		r.Tools = append(r.Tools, info)
+	if err := dialect.Each(wire.Tools, "tools.%d.", r.parseTool); err != nil {
+		return nil, nil, err
 	}
 	if err := r.parseChoice(wire.Choice); err != nil {
 		return nil, nil, err
@@ -190,47 +179,43 @@ func (w *wireRequest) format() *wireFormat {
 // parseSystem reads the instructions. An empty text counts as none.
 func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 	text, blocks, isText, err := readBlocks(system)
-	if err != nil {
+	switch {
+	case err != nil:
 		return unreadable("system", err)
-	}
-	if isText && text == "" {
+	case isText && text == "":
 		return nil
 	}
-	r.Messages, err = systemMessages("system", text, blocks, isText)
+	r.Messages, err = systemMessages("system.%d", text, blocks, isText)
 	return err
 }
 
-func parseTool(tool wireTool) (*toolv1.ToolInfo, error) {
-	if tool.Type != "" && tool.Type != "custom" {
-		return nil, dialect.NotSupported("type", "%q is a tool of the vendor's own, which other models do not know; give a tool with a name and an input_schema", tool.Type)
+func (r *Request) parseTool(tool *wireTool) error {
+	switch {
+	case tool.Type != "" && tool.Type != "custom":
+		return dialect.NotSupported("type", "%q is a tool of the vendor's own, which other models do not know; give a tool with a name and an input_schema", tool.Type)
+	case tool.Name == "":
+		return dialect.Required("name")
+	case !jsonread.IsObject(string(tool.Schema)):
+		return dialect.Invalid("input_schema", "must be an object")
 	}
-	if tool.Name == "" {
-		return nil, dialect.Required("name")
-	}
-	if len(tool.Schema) == 0 || tool.Schema[0] != '{' {
-		return nil, dialect.Invalid("input_schema", "must be an object")
-	}
-	return &toolv1.ToolInfo{Name: tool.Name, Description: tool.Description, ParametersJson: string(tool.Schema)}, nil
+	r.Tools = append(r.Tools, &toolv1.ToolInfo{Name: tool.Name, Description: tool.Description, ParametersJson: string(tool.Schema)})
+	return nil
 }
 
 func (r *Request) parseChoice(choice *wireChoice) error {
 	if choice == nil {
 		return nil
 	}
-	switch choice.Type {
-	case "auto":
-		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	case "any":
-		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
-	case "none":
-		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE)
-	case "tool":
-		if choice.Name == "" {
-			return dialect.Required("tool_choice.name")
-		}
-		r.Choice = chat.FunctionChoice(choice.Name)
-	default:
-		return dialect.Invalid("tool_choice.type", "%q is none of auto, any, tool, none", choice.Type)
+	var known bool
+	if r.Choice, known = choices.Choice(choice.Type); known {
+		return nil
 	}
+	switch {
+	case choice.Type != choiceTool:
+		return dialect.Invalid("tool_choice.type", "%q is none of auto, any, tool, none", choice.Type)
+	case choice.Name == "":
+		return dialect.Required("tool_choice.name")
+	}
+	r.Choice = chat.FunctionChoice(choice.Name)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -12,65 +13,93 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
+// conversation are the messages of a client's request. All results of a model's turn belong in the user's turn after
+// it: the vendor refuses any other conversation, and other vendors' models handle it badly.
+type conversation struct {
+	messages []*modelv1.ChatMessage
+	// open are the calls without results, and turn is that which made the last of them.
+	open dialect.OpenCalls
+	turn int
+	// answered means that the turn before was the user's.
+	answered bool
+}
+
+// closed fails if a call has no result at the point where no further result can follow.
+func (c *conversation) closed() error {
+	ids := c.open.IDs()
+	if len(ids) == 0 {
+		return nil
+	}
+	return dialect.Invalid(fmt.Sprintf("messages.%d", c.turn),
+		"`tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message",
+		strings.Join(ids, ", "))
+}
+
 // parseMessages reads the conversation.
 func (r *Request) parseMessages(wire []wireMessage) error {
-	var calls openCalls
-	answered := false // The turn before was the user's.
-	for i, m := range wire {
-		if m.Role == roleAssistant && answered {
-			if err := calls.closed(); err != nil {
+	c := &conversation{messages: r.Messages}
+	for i := range wire {
+		if wire[i].Role == roleAssistant && c.answered {
+			if err := c.closed(); err != nil {
 				return err
 			}
 		}
-		messages, err := parseMessage(m, &calls)
-		if err != nil {
+		before := len(c.messages)
+		if err := c.message(&wire[i]); err != nil {
 			return dialect.At(fmt.Sprintf("messages.%d.", i), err)
 		}
-		if m.Role == roleAssistant {
-			calls.open(i, messages[0].GetToolCalls())
+		if calls := c.messages[before:]; wire[i].Role == roleAssistant && len(calls[0].GetToolCalls()) > 0 {
+			c.open.Open(calls[0].GetToolCalls())
+			c.turn = i
 		}
-		if m.Role != roleSystem {
-			answered = m.Role == roleUser
+		if wire[i].Role != roleSystem {
+			c.answered = wire[i].Role == roleUser
 		}
-		r.Messages = append(r.Messages, messages...)
 	}
-	return calls.closed()
+	r.Messages = c.messages
+	return c.closed()
 }
 
-// parseMessage parses a turn into messages: each tool result in a user's turn is a message of its own, and so is the
-// content between two results.
-func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, error) {
+func (c *conversation) add(messages ...*modelv1.ChatMessage) {
+	c.messages = append(c.messages, messages...)
+}
+
+// message reads a turn as messages: each tool result in a user's turn is a message of its own, and so is the content
+// between two results.
+func (c *conversation) message(m *wireMessage) error {
 	if m.Content.Absent() {
-		return nil, dialect.Required("content")
+		return dialect.Required("content")
 	}
 	text, blocks, isText, err := readBlocks(m.Content)
 	if err != nil {
-		return nil, unreadable("content", err)
+		return unreadable("content", err)
 	}
 	switch m.Role {
 	case roleSystem:
-		return systemMessages("content", text, blocks, isText)
+		messages, err := systemMessages("content.%d", text, blocks, isText)
+		c.add(messages...)
+		return err
 	case roleAssistant:
 		if isText {
 			blocks = []wireBlock{{Type: "text", Text: text}}
 		}
-		for i := range blocks {
-			if err := blocks[i].checkSaid(); err != nil {
-				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
-			}
+		if err := dialect.Each(blocks, "content.%d.", (*wireBlock).checkSaid); err != nil {
+			return err
 		}
 		message := chat.Assistant("")
 		said := readSpoken(blocks, nil)
 		unseal(said.parts)
 		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
-		return []*modelv1.ChatMessage{message}, nil
+		c.add(message)
+		return nil
 	case roleUser:
 		if isText {
-			return []*modelv1.ChatMessage{chat.User(text)}, nil
+			c.add(chat.User(text))
+			return nil
 		}
-		return parseUser(blocks, calls)
+		return c.user(blocks)
 	default:
-		return nil, dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
+		return dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
 	}
 }
 
@@ -92,71 +121,81 @@ func systemMessages(place, text string, blocks []wireBlock, isText bool) (messag
 	if isText {
 		return []*modelv1.ChatMessage{chat.System(text)}, nil
 	}
-	for i := range blocks {
-		if blocks[i].Type != "text" {
-			return nil, dialect.Invalid(fmt.Sprintf("%s.%d", place, i), "must be a text")
+	err = dialect.Each(blocks, place, func(b *wireBlock) error {
+		if b.Type != "text" {
+			return dialect.Invalid("", "must be a text")
 		}
-		messages = append(messages, chat.System(blocks[i].Text))
-	}
-	return messages, nil
+		messages = append(messages, chat.System(b.Text))
+		return nil
+	})
+	return messages, err
 }
 
-func parseUser(blocks []wireBlock, calls *openCalls) (messages []*modelv1.ChatMessage, err error) {
+func (c *conversation) user(blocks []wireBlock) error {
 	var said []*contentv1.Content
 	flush := func() {
 		if len(said) > 0 {
 			message := chat.User("")
 			message.Content = chat.ListContent(said...)
-			messages, said = append(messages, message), nil
+			c.add(message)
+			said = nil
 		}
 	}
-	for i := range blocks {
-		if blocks[i].Type == "tool_result" {
+	err := dialect.Each(blocks, "content.%d.", func(b *wireBlock) error {
+		if b.Type == "tool_result" {
 			flush()
-			result, err := blocks[i].result(calls)
-			if err != nil {
-				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
-			}
-			messages = append(messages, result)
-			continue
+			return c.result(b)
 		}
-		parts, err := blocks[i].userParts()
-		if err != nil {
-			return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
-		}
+		parts, err := b.userParts()
 		said = append(said, parts...)
-	}
+		return err
+	})
 	flush()
-	return messages, nil
+	return err
 }
 
 // result reads a tool's result.
-func (b *wireBlock) result(calls *openCalls) (*modelv1.ChatMessage, error) {
+func (c *conversation) result(b *wireBlock) error {
 	if b.ToolUseID == "" {
-		return nil, dialect.Required("tool_use_id")
+		return dialect.Required("tool_use_id")
 	}
 	given := &toolv1.ToolResult{CallId: b.ToolUseID}
 	text, blocks, isText, err := readBlocks(b.Content)
 	if err != nil {
-		return nil, unreadable("content", err)
+		return unreadable("content", err)
 	}
 	given.Content = chat.TextContent(text)
 	if !isText {
-		parts := []*contentv1.Content{}
-		for i := range blocks {
-			more, err := blocks[i].userParts()
-			if err != nil {
-				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
-			}
-			parts = append(parts, more...)
+		parts, err := userParts(blocks, "content.%d.", "")
+		if err != nil {
+			return err
 		}
 		given.Content = chat.ListContent(parts...)
 	}
 	if b.IsError {
 		given.Error = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: chat.ContentText(given.GetContent())}
 	}
-	given.Function, err = calls.answer(b.ToolUseID)
-	return chat.ToolMessage(given), err
+	call := c.open.Close(func(call *toolv1.ToolCall) bool { return call.GetId() == b.ToolUseID })
+	if call == nil {
+		return dialect.Invalid("", "unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message", b.ToolUseID)
+	}
+	given.Function = call.GetFunction()
+	c.add(chat.ToolMessage(given))
+	return nil
+}
+
+// userParts reads the blocks of a user at a place, none of which may be of the type but.
+func userParts(blocks []wireBlock, place, but string) ([]*contentv1.Content, error) {
+	parts := []*contentv1.Content{}
+	err := dialect.Each(blocks, place, func(b *wireBlock) error {
+		if but != "" && b.Type == but {
+			return dialect.Invalid("", "must be a text or an image")
+		}
+		more, err := b.userParts()
+		parts = append(parts, more...)
+		return err
+	})
+	return parts, err
 }
 
 // userParts reads a block of a user. A document that consists of blocks becomes those blocks.
@@ -166,24 +205,13 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 		return []*contentv1.Content{b.textPart()}, nil
 	case b.Type == "document" && b.Source != nil && b.Source.Type == "content":
 		text, blocks, isText, err := readBlocks(b.Source.Content)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, unreadable("source.content", err)
-		}
-		if isText {
+		case isText:
 			return []*contentv1.Content{chat.TextPart(text)}, nil
 		}
-		var parts []*contentv1.Content
-		for i := range blocks {
-			if blocks[i].Type == "document" {
-				return nil, dialect.Invalid(fmt.Sprintf("source.content.%d", i), "must be a text or an image")
-			}
-			inner, err := blocks[i].userParts()
-			if err != nil {
-				return nil, dialect.At(fmt.Sprintf("source.content.%d.", i), err)
-			}
-			parts = append(parts, inner...)
-		}
-		return parts, nil
+		return userParts(blocks, "source.content.%d.", "document")
 	case b.Type == "image", b.Type == "document":
 		part, err := b.mediaPart()
 		return []*contentv1.Content{part}, err
@@ -223,9 +251,9 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 		Enabled bool `json:"enabled"`
 	}
 	_ = json.Unmarshal(b.Citations, &enabled)
-	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
-		Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}, Filename: b.Title, Citations: enabled.Enabled,
-	}}}, nil
+	document := chat.DocumentPart(uri, "", b.Title)
+	document.GetDocument().Citations = enabled.Enabled
+	return document, nil
 }
 
 // unseal restores open reasoning from thinking that no server sealed: reasoning of another provider's model, as the

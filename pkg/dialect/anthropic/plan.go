@@ -2,11 +2,14 @@ package anthropic
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
+	"github.com/evalfleet/evalfleet/pkg/dialect/cachemark"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -16,6 +19,20 @@ import (
 // noContent replaces an empty message: the server refuses empty texts.
 const noContent = dialect.NoContent
 
+// Arrange orders messages as the format requires: system messages as [arrange.System] does, and results whose calls are
+// no longer in the conversation as texts of the user. If one mark of the prompt cache has no place in the format, all
+// are removed: their author meant them together.
+func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.ChatMessage, warnings []string) {
+	if losesMark(messages) {
+		messages = cachemark.Without(messages)
+	}
+	arranged, moved := arrange.System(arrange.WithoutOrphans(messages), inline)
+	if moved > 0 {
+		warnings = append(warnings, fmt.Sprintf("system messages within the conversation were moved before it, since they cannot stand where they are: %d", moved))
+	}
+	return arranged, warnings
+}
+
 // plan is a request as it is sent: instructions, turns, and cache marks.
 type plan struct {
 	system      []block
@@ -24,11 +41,16 @@ type plan struct {
 	automatic   bool
 }
 
-// turn is a message on the wire: a plain text, or blocks.
+// turn is a message on the wire: blocks, of which one that is plain is written as a text.
 type turn struct {
 	role   string
-	text   string
-	blocks []block // nil: a plain text
+	plain  bool
+	blocks []block
+}
+
+// plainTurn is a turn of one text.
+func plainTurn(role, text string) turn {
+	return turn{role: role, plain: true, blocks: []block{{text: cmp.Or(text, noContent)}}}
 }
 
 // block is a block of content. One of its members is set; none is the text.
@@ -65,7 +87,7 @@ func (r *Request) plan() (*plan, error) {
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
 	messages := r.Messages
 	if r.Cache.Off {
-		messages = withoutMarks(messages)
+		messages = cachemark.Without(messages)
 	}
 	for _, m := range messages {
 		if m.GetRole() == modelv1.Role_ROLE_SYSTEM && len(p.turns) == 0 {
@@ -93,18 +115,14 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 	case modelv1.Role_ROLE_ASSISTANT:
 		return assistantTurn(m)
 	case modelv1.Role_ROLE_TOOL:
-		return turn{role: roleUser, blocks: []block{{result: m}}}, check(m.GetContent(), resultTakes)
+		return turn{role: roleUser, blocks: []block{{result: m}}}, check(m.GetContent(), false, "a tool's result")
 	case modelv1.Role_ROLE_SYSTEM:
 		return systemTurn(m), nil
 	default:
 		if m.GetContent().GetList() == nil {
-			return turn{role: roleUser, text: cmp.Or(m.GetContent().GetText(), noContent)}, nil
+			return plainTurn(roleUser, m.GetContent().GetText()), nil
 		}
-		blocks := partBlocks(m.GetContent())
-		if len(blocks) == 0 {
-			blocks = append(blocks, block{text: noContent})
-		}
-		return turn{role: roleUser, blocks: blocks}, check(m.GetContent(), userTakes)
+		return turn{role: roleUser, blocks: orNoContent(partBlocks(m.GetContent()))}, check(m.GetContent(), false, "a user message")
 	}
 }
 
@@ -112,14 +130,14 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 // message has none.
 func instructions(m *modelv1.ChatMessage) []block {
 	parts := m.GetContent().GetList().GetParts()
-	if !slices.ContainsFunc(parts, isMarked) {
+	if !slices.ContainsFunc(parts, cachemark.On) {
 		return appendText(nil, chat.Text(m), false)
 	}
 	var blocks []block
 	var texts []string
 	for _, part := range parts {
 		texts = append(texts, part.GetText().GetText())
-		if isMarked(part) {
+		if cachemark.On(part) {
 			blocks = appendText(blocks, strings.Join(texts, "\n"), true)
 			texts = nil
 		}
@@ -137,7 +155,7 @@ func appendText(blocks []block, text string, marked bool) []block {
 // systemTurn makes a turn of a system message within the conversation. It has texts only, which are not empty.
 func systemTurn(m *modelv1.ChatMessage) turn {
 	if m.GetContent().GetList() == nil {
-		return turn{role: roleSystem, text: cmp.Or(m.GetContent().GetText(), noContent)}
+		return plainTurn(roleSystem, m.GetContent().GetText())
 	}
 	t := turn{role: roleSystem}
 	for _, part := range m.GetContent().GetList().GetParts() {
@@ -145,10 +163,16 @@ func systemTurn(m *modelv1.ChatMessage) turn {
 			t.blocks = append(t.blocks, block{text: text})
 		}
 	}
-	if len(t.blocks) == 0 {
-		t.blocks = append(t.blocks, block{text: noContent})
-	}
+	t.blocks = orNoContent(t.blocks)
 	return t
+}
+
+// orNoContent are blocks, of which there is at least one.
+func orNoContent(blocks []block) []block {
+	if len(blocks) == 0 {
+		return []block{{text: noContent}}
+	}
+	return blocks
 }
 
 // assistantTurn makes a turn of a model's message. It has a block for the text even if the model only calls tools.
@@ -169,7 +193,7 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 	if last := len(t.blocks) - 1; last < 0 || isThinking(t.blocks[last].part.GetReasoning()) {
 		t.blocks = append(t.blocks, block{text: noContent})
 	}
-	return t, check(m.GetContent(), assistantTakes)
+	return t, check(m.GetContent(), true, "an assistant message")
 }
 
 func partBlocks(c *contentv1.MessageContent) []block {
@@ -177,7 +201,7 @@ func partBlocks(c *contentv1.MessageContent) []block {
 	blocks := make([]block, 0, len(parts))
 	for _, part := range parts {
 		blocks = append(blocks, partBlock(part)...)
-		blocks[len(blocks)-1].marked = isMarked(part)
+		blocks[len(blocks)-1].marked = cachemark.On(part)
 	}
 	return blocks
 }
@@ -192,15 +216,44 @@ func partBlock(part *contentv1.Content) []block {
 
 // join makes one turn of two: of two texts a text, else blocks.
 func join(a, b turn) turn {
-	if a.blocks == nil && b.blocks == nil {
-		return turn{role: a.role, text: a.text + "\n" + b.text}
+	if a.plain && b.plain {
+		return plainTurn(a.role, a.blocks[0].text+"\n"+b.blocks[0].text)
 	}
-	return turn{role: a.role, blocks: slices.Concat(a.asBlocks(), b.asBlocks())}
+	return turn{role: a.role, blocks: slices.Concat(a.blocks, b.blocks)}
 }
 
-func (t turn) asBlocks() []block {
-	if t.blocks == nil {
-		return []block{{text: t.text}}
+// imageTypes are the media types of images that the server reads.
+var imageTypes = []string{"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
+
+// check fails if content has no form in its place, which is a model's turn or not.
+func check(c *contentv1.MessageContent, model bool, where string) error {
+	for _, part := range c.GetList().GetParts() {
+		what := ""
+		switch p := part.GetPart().(type) {
+		case *contentv1.Content_Text, *contentv1.Content_Document:
+		case *contentv1.Content_Image:
+			mediaType, _, inline := dialect.SplitDataURI(p.Image.GetMedia().GetUri())
+			if inline && !slices.Contains(imageTypes, strings.ToLower(mediaType)) {
+				what = "an image of type " + mediaType
+			}
+		case *contentv1.Content_Reasoning, *contentv1.Content_ToolUse:
+			if !model {
+				what = "reasoning or a provider's tool"
+			}
+		case *contentv1.Content_Data:
+			if !model || dataBlock(part) == "" {
+				what = "data of another provider"
+			}
+		case *contentv1.Content_Audio:
+			what = "audio"
+		case *contentv1.Content_Video:
+			what = "video"
+		default:
+			what = "content of an unknown kind"
+		}
+		if what != "" {
+			return unsupported("messages", what+" in "+where)
+		}
 	}
-	return t.blocks
+	return nil
 }

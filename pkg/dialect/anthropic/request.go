@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -63,11 +64,6 @@ func unsupported(field, what string) error {
 // AppendRequest implements dialect.Codec. Later system messages become reminders of the user, which every model takes.
 func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	return arranged(r).Append(dst)
-}
-
-// AppendCountRequest implements dialect.TokenCounter.
-func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) {
-	return arranged(r).AppendCount(dst)
 }
 
 func arranged(r *dialect.Request) *Request {
@@ -134,6 +130,14 @@ type encoder struct {
 	cites bool
 }
 
+// mark writes the member that marks an object for the cache.
+func (e *encoder) mark(marked bool) {
+	if marked {
+		e.Body.Key("cache_control")
+		e.cacheControl()
+	}
+}
+
 func (e *encoder) cacheControl() {
 	e.Body.BeginObject()
 	e.Body.TextMember("type", "ephemeral")
@@ -169,13 +173,9 @@ func (e *encoder) options() {
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("top_p", c.TopP)
 	dialect.OptInt(&e.MemberWriter, "top_k", c.TopK)
-	if c.StopSeqs != nil {
-		e.Member("stop_sequences", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
-	}
+	e.OptTexts("stop_sequences", c.GetStopSeqs())
 	if c.Effort != nil {
-		e.Member("output_config", func() {
-			e.Body.TextObject("effort", c.GetEffort())
-		})
+		e.Member("output_config", func() { e.Body.TextObject("effort", c.GetEffort()) })
 	}
 	if c.ResponseSchema != nil {
 		e.Member("output_format", func() {
@@ -211,15 +211,8 @@ func (e *encoder) tools(marked bool) {
 			e.Body.BeginObject()
 			e.Body.TextMember("name", tool.GetName())
 			e.Body.TextUnlessEmpty("description", tool.GetDescription())
-			schema := tool.GetParametersJson()
-			if schema == "" {
-				schema = `{"type":"object"}`
-			}
-			e.Body.RawMember("input_schema", schema)
-			if last {
-				e.Body.Key("cache_control")
-				e.cacheControl()
-			}
+			e.Body.RawMember("input_schema", cmp.Or(tool.GetParametersJson(), `{"type":"object"}`))
+			e.mark(last)
 			e.Body.EndObject()
 		}
 		e.Body.EndList()
@@ -238,21 +231,31 @@ func (e *encoder) choice() {
 	e.Body.Raw(string(orderedjson.Append(nil, choice)))
 }
 
+// choices are the words for choices; choiceTool is that for a tool's name.
+var choices = dialect.ChoiceWords{Auto: "auto", Any: "any", None: "none"}
+
+const choiceTool = "tool"
+
 // ChoiceObject returns a tool choice in the format.
 func ChoiceObject(choice *toolv1.ToolChoice) *orderedjson.Object {
 	o := &orderedjson.Object{}
 	if name := choice.GetFunction(); name != "" {
-		o.Set("type", "tool")
+		o.Set("type", choiceTool)
 		o.Set("name", name)
-		return o
-	}
-	switch choice.GetMode() {
-	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
-		o.Set("type", "any")
-	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
-		o.Set("type", "none")
-	default:
-		o.Set("type", "auto")
+	} else {
+		o.Set("type", choices.Word(choice))
 	}
 	return o
+}
+
+// closed returns a schema that allows only named members, at all levels, as the format requires of an answer's schema,
+// and without the bounds of numbers and texts, which the server refuses:
+// https://platform.claude.com/docs/en/build-with-claude/structured-outputs. A value that is no object is returned
+// unchanged.
+func closed(schema string) string {
+	return dialect.EditSchema(schema, func(object *orderedjson.Object) bool {
+		dialect.DropBounds(object)
+		object.Set("additionalProperties", false)
+		return true
+	})
 }

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -38,17 +39,15 @@ type usage struct {
 	Output     *int64          `json:"output_tokens"`
 	CacheWrite *int64          `json:"cache_creation_input_tokens"`
 	CacheRead  *int64          `json:"cache_read_input_tokens"`
-	Details    *outputDetails  `json:"output_tokens_details"`
+	Details    outputDetails   `json:"output_tokens_details"`
 	Iterations json.RawMessage `json:"iterations"`
-	Creation   *cacheCreation  `json:"cache_creation"`
-	Speed      string          `json:"speed"`
-	Geo        string          `json:"inference_geo"`
-	Tier       string          `json:"service_tier"`
-}
-
-// cacheCreation are the tokens that were written to the cache, by how long it keeps them.
-type cacheCreation struct {
-	Long *int64 `json:"ephemeral_1h_input_tokens"`
+	// Creation are the tokens that were written to the cache, by how long it keeps them.
+	Creation struct {
+		Long *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Speed string `json:"speed"`
+	Geo   string `json:"inference_geo"`
+	Tier  string `json:"service_tier"`
 }
 
 type outputDetails struct {
@@ -88,13 +87,11 @@ func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error)
 		return nil, malformed(err)
 	}
 	said := readSpoken(blocks, tools)
-	message := &modelv1.ChatMessage{
-		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: m.Model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-		Content: chat.ListContent(said.parts...), ToolCalls: said.calls,
-	}
+	message := chat.Generated(m.Model)
+	message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
 	output := &modelv1.ModelOutput{
 		Model: m.Model, Usage: m.Usage.message(), MetadataJson: m.metadata(),
-		Choices: []*modelv1.Choice{{Message: message, StopReason: stopReason(m.StopReason), StopDetails: m.Details.message()}},
+		Choices: []*modelv1.Choice{{Message: message, StopReason: stopReasons.Of(m.StopReason), StopDetails: m.Details.message()}},
 	}
 	if m.ID != "" {
 		output.ResponseId = &m.ID
@@ -105,19 +102,12 @@ func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error)
 }
 
 // stopReasons are the stop reasons of the format; all others are unknown.
-var stopReasons = map[string]modelv1.StopReason{
+var stopReasons = dialect.StopReasons{
 	"end_turn":      modelv1.StopReason_STOP_REASON_STOP,
 	"stop_sequence": modelv1.StopReason_STOP_REASON_STOP,
 	"tool_use":      modelv1.StopReason_STOP_REASON_TOOL_CALLS,
 	"max_tokens":    modelv1.StopReason_STOP_REASON_MAX_TOKENS,
 	"refusal":       modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
-}
-
-func stopReason(word string) modelv1.StopReason {
-	if reason, ok := stopReasons[word]; ok {
-		return reason
-	}
-	return modelv1.StopReason_STOP_REASON_UNKNOWN
 }
 
 func (d *stopDetails) message() *modelv1.StopDetails {
@@ -137,9 +127,7 @@ func (u *usage) message() *modelv1.ModelUsage {
 	}
 	m := &modelv1.ModelUsage{
 		InputTokens: number(u.Input), OutputTokens: number(u.Output), InputTokensCacheWrite: u.CacheWrite, InputTokensCacheRead: u.CacheRead,
-	}
-	if u.Details != nil {
-		m.ReasoningTokens = u.Details.Thinking
+		ReasoningTokens: u.Details.Thinking,
 	}
 	if m = chat.KnownUsage(m); m != nil {
 		m.TotalTokens = chat.SumTokens(chat.InputTokens(m), m.GetOutputTokens())
@@ -157,14 +145,9 @@ func number(n *int64) int64 {
 // metadata returns the other data of the answer, as a JSON object; empty if there is none.
 func (m *Message) metadata() string {
 	body, all := &orderedjson.Object{}, &orderedjson.Object{}
-	set := func(o *orderedjson.Object, name string, raw json.RawMessage) {
-		if value, err := orderedjson.Decode(raw); err == nil && value != nil {
-			o.Set(name, value)
-		}
-	}
-	set(body, "context_management", m.ContextManagement)
-	set(body, "service_tier", m.ServiceTier)
-	set(all, "diagnostics", m.Diagnostics)
+	setRaw(body, "context_management", m.ContextManagement)
+	setRaw(body, "service_tier", m.ServiceTier)
+	setRaw(all, "diagnostics", m.Diagnostics)
 	if body.Len() > 0 {
 		all.Set("extra_body", body)
 	}
@@ -174,27 +157,35 @@ func (m *Message) metadata() string {
 	return string(orderedjson.Append(nil, all))
 }
 
+// setRaw sets a member to a JSON value, if there is one.
+func setRaw(o *orderedjson.Object, name string, raw json.RawMessage) {
+	if value, err := orderedjson.Decode(raw); err == nil && value != nil {
+		o.Set(name, value)
+	}
+}
+
+// handoff is a block that says which model goes on.
+type handoff struct {
+	Type     string `json:"type"`
+	From, To struct {
+		Model string `json:"model"`
+	}
+}
+
 // fallback names the model that answered in place of the requested one, if the server reports it.
 func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 	var handoffs []any
 	var first, last string
 	for i := range blocks {
-		var change struct {
-			From, To struct {
-				Model string `json:"model"`
-			}
-		}
-		if blocks[i].Type != typeFallback || json.Unmarshal(blocks[i].raw, &change) != nil {
+		var change handoff
+		if blocks[i].Type != FallbackBlock || json.Unmarshal(blocks[i].raw, &change) != nil {
 			continue
 		}
-		if first == "" {
-			first = change.From.Model
-		}
-		last = change.To.Model
-		handoff := &orderedjson.Object{}
-		handoff.Set("from", change.From.Model)
-		handoff.Set("to", change.To.Model)
-		handoffs = append(handoffs, handoff)
+		first, last = cmp.Or(first, change.From.Model), change.To.Model
+		models := &orderedjson.Object{}
+		models.Set("from", change.From.Model)
+		models.Set("to", last)
+		handoffs = append(handoffs, models)
 	}
 	if len(handoffs) == 0 {
 		return
@@ -202,31 +193,10 @@ func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 	metadata := &orderedjson.Object{}
 	metadata.Set("handoffs", handoffs)
 	if m.Usage != nil {
-		if iterations, err := orderedjson.Decode(m.Usage.Iterations); err == nil && iterations != nil {
-			metadata.Set("iterations", iterations)
-		}
+		setRaw(metadata, "iterations", m.Usage.Iterations)
 	}
 	output.Model, output.Choices[0].Message.Model = last, last
 	output.Fallback = &modelv1.ModelFallback{
 		Model: first, FallbackModel: last, Count: int32(len(handoffs)), MetadataJson: string(orderedjson.Append(nil, metadata)),
-	}
-}
-
-// DecodeCountResponse implements dialect.TokenCounter.
-func (Codec) DecodeCountResponse(body []byte) (tokens int64, err error) {
-	var count struct {
-		Tokens *int64   `json:"input_tokens"`
-		Error  *failure `json:"error"`
-	}
-	if err := json.Unmarshal(body, &count); err != nil {
-		return 0, malformed(err)
-	}
-	switch {
-	case count.Error != nil:
-		return 0, count.Error.toError(body)
-	case count.Tokens == nil:
-		return 0, malformed(nil)
-	default:
-		return *count.Tokens, nil
 	}
 }

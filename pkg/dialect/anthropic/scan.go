@@ -1,6 +1,9 @@
 package anthropic
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -33,14 +36,14 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		return
 	case len(delta) > 0: // its end
 		if word, ok := dialect.Word(delta, `"stop_reason"`); ok {
-			facts.StopReason = stopReason(word)
+			facts.StopReason = stopReasons.Of(word)
 		}
 	}
 	if text, ok := jsonscan.Text(id); ok {
 		facts.ID = text
 	}
 	if word, ok := jsonscan.Text(stop); ok {
-		facts.StopReason = stopReason(word)
+		facts.StopReason = stopReasons.Of(word)
 	}
 	var u *usage
 	if jsonread.Unmarshal(taken, &u) == nil && u != nil {
@@ -56,6 +59,43 @@ func wire(m *modelv1.ModelUsage) *usage {
 	}
 	return &usage{
 		Input: &m.InputTokens, Output: &m.OutputTokens, CacheWrite: m.InputTokensCacheWrite, CacheRead: m.InputTokensCacheRead,
-		Details: &outputDetails{Thinking: m.ReasoningTokens},
+		Details: outputDetails{Thinking: m.ReasoningTokens},
 	}
+}
+
+// usualModes are the speeds, regions and tiers whose prices are the model's, or a share of them in a batch.
+var usualModes = []string{"", "standard", "global", "not_available", "batch"}
+
+// billing is what usage says of its price: https://platform.claude.com/docs/en/about-claude/pricing.
+func (u *usage) billing() (b dialect.Billing) {
+	if u == nil {
+		return b
+	}
+	b.LongCacheWrite = u.Creation.Long
+	modes := slices.DeleteFunc([]string{u.Speed, u.Geo, u.Tier}, func(mode string) bool { return slices.Contains(usualModes, mode) })
+	b.Mode = strings.Join(modes, " ")
+	return b
+}
+
+// Billing returns what the answer says of its price, except for the model that answered, which its output names.
+func (m *Message) Billing() dialect.Billing { return m.Usage.billing() }
+
+// fallbackOf returns the model that goes on by a block of a document, which is an answer or an event; empty for none.
+func fallbackOf(doc []byte) (model string) {
+	if !dialect.Says(doc, `"`+FallbackBlock+`"`) {
+		return ""
+	}
+	var w struct {
+		Content []handoff
+		Block   handoff `json:"content_block"`
+	}
+	if jsonread.Unmarshal(doc, &w) != nil {
+		return ""
+	}
+	for _, b := range append(w.Content, w.Block) {
+		if b.Type == FallbackBlock && b.To.Model != "" {
+			model = b.To.Model
+		}
+	}
+	return model
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -32,12 +30,23 @@ type streamReader struct {
 
 // growing is a block that grows.
 type growing struct {
-	first                            wireBlock
-	raw                              json.RawMessage
-	text, thinking, signature, input strings.Builder
-	citations                        []json.RawMessage
-	sealed                           *string // of a summary
-	call                             int32
+	first wireBlock
+	raw   json.RawMessage
+	// members are the texts that grow, by the names of the members that they become.
+	members   map[string]*strings.Builder
+	citations []json.RawMessage
+	call      int32
+}
+
+// add adds a piece of a member; an empty one adds no member.
+func (b *growing) add(member, piece string) {
+	if piece == "" {
+		return
+	}
+	if b.members[member] == nil {
+		b.members[member] = &strings.Builder{}
+	}
+	b.members[member].WriteString(piece)
 }
 
 // event is an event on the wire.
@@ -60,7 +69,7 @@ type delta struct {
 	Signature   string          `json:"signature"`
 	PartialJSON string          `json:"partial_json"`
 	Citation    json.RawMessage `json:"citation"`
-	Content     *string         `json:"content"`
+	Content     string          `json:"content"`
 	Sealed      *string         `json:"encrypted_content"`
 	StopReason  string          `json:"stop_reason"`
 	StopDetails *stopDetails    `json:"stop_details"`
@@ -111,14 +120,14 @@ func (s *streamReader) open(e *event) ([]*modelv1.GenerateDelta, error) {
 	if e.Index != len(s.blocks) || e.Index >= maxBlocks {
 		return nil, malformed(fmt.Errorf("block %d begins after %d others", e.Index, len(s.blocks)))
 	}
-	b := &growing{raw: e.Block}
+	b := &growing{raw: e.Block, members: map[string]*strings.Builder{}}
 	if err := json.Unmarshal(e.Block, &b.first); err != nil {
 		return nil, malformed(err)
 	}
 	s.blocks = append(s.blocks, b)
-	b.text.WriteString(b.first.Text)
-	b.thinking.WriteString(b.first.Thinking)
-	b.signature.WriteString(b.first.Signature)
+	b.add("text", b.first.Text)
+	b.add("thinking", b.first.Thinking)
+	b.add("signature", b.first.Signature)
 	switch {
 	case b.first.Type == "tool_use":
 		b.call = int32(s.calls)
@@ -147,22 +156,23 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 	}
 	switch d := e.Delta; d.Type {
 	case "text_delta":
-		b.text.WriteString(d.Text)
+		b.add("text", d.Text)
 		return []*modelv1.GenerateDelta{dialect.TextDelta(d.Text)}, nil
 	case "thinking_delta":
-		b.thinking.WriteString(d.Thinking)
+		b.add("thinking", d.Thinking)
 		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(d.Thinking)}, nil
 	case "signature_delta":
-		b.signature.WriteString(d.Signature)
+		b.add("signature", d.Signature)
 	case "citations_delta":
 		b.citations = append(b.citations, d.Citation)
 	case "compaction_delta":
-		if d.Content != nil {
-			b.text.WriteString(*d.Content)
+		b.add("content", d.Content)
+		if d.Sealed != nil { // It comes whole.
+			b.members["encrypted_content"] = &strings.Builder{}
+			b.add("encrypted_content", *d.Sealed)
 		}
-		b.sealed = cmp.Or(d.Sealed, b.sealed)
 	case "input_json_delta":
-		b.input.WriteString(d.PartialJSON)
+		b.add("input", d.PartialJSON)
 		if b.first.Type == "tool_use" && b.first.Toolset == "" && d.PartialJSON != "" {
 			return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: d.PartialJSON})}, nil
 		}
@@ -206,22 +216,12 @@ func (s *streamReader) end(e *event) {
 // with overlays u with a later usage, whose set fields replace those of u.
 func (u *usage) with(later *usage) *usage {
 	if u == nil || later == nil {
-		if later == nil {
-			return u
-		}
-		return later
+		return cmp.Or(later, u)
 	}
 	merged := *u
-	for _, field := range []struct{ to, from **int64 }{
-		{&merged.Input, &later.Input}, {&merged.Output, &later.Output}, {&merged.CacheWrite, &later.CacheWrite}, {&merged.CacheRead, &later.CacheRead},
-	} {
-		if *field.from != nil {
-			*field.to = *field.from
-		}
-	}
-	if later.Details != nil {
-		merged.Details = later.Details
-	}
+	merged.Input, merged.Output = cmp.Or(later.Input, u.Input), cmp.Or(later.Output, u.Output)
+	merged.CacheWrite, merged.CacheRead = cmp.Or(later.CacheWrite, u.CacheWrite), cmp.Or(later.CacheRead, u.CacheRead)
+	merged.Details.Thinking = cmp.Or(later.Details.Thinking, u.Details.Thinking)
 	if len(later.Iterations) > 0 {
 		merged.Iterations = later.Iterations
 	}
@@ -240,62 +240,22 @@ func (s *streamReader) Response() dialect.Response {
 }
 
 // whole returns the block as it came, with all that was added to it.
-func (b *growing) whole() wireBlock {
+func (b *growing) whole() (whole wireBlock) {
 	members := map[string]json.RawMessage{}
-	text := func(name, value string) { members[name] = jsonwrite.AppendText(nil, value) }
-	switch b.first.Type {
-	case "text":
-		text("text", b.text.String())
-		if len(b.citations) > 0 {
-			members["citations"] = list(b.citations)
-		}
-	case "thinking":
-		text("thinking", b.thinking.String())
-		text("signature", b.signature.String())
-	case "compaction":
-		if b.text.Len() > 0 {
-			text("content", b.text.String())
-		}
-		if b.sealed != nil {
-			text("encrypted_content", *b.sealed)
-		}
-		if b.signature.Len() > 0 {
-			text("signature", b.signature.String())
-		}
-	case "tool_use", "server_tool_use", "mcp_tool_use":
-		if input := b.input.String(); json.Valid([]byte(input)) {
-			members["input"] = json.RawMessage(input)
-		} else if input != "" {
-			text("input", input) // not JSON: stored as a text
+	for name, text := range b.members {
+		if name == "input" && json.Valid([]byte(text.String())) {
+			members[name] = json.RawMessage(text.String())
+		} else {
+			members[name] = jsonwrite.AppendText(nil, text.String())
 		}
 	}
-	whole := wireBlock{}
-	raw := laidOver(b.raw, members)
+	if len(b.citations) > 0 {
+		var list jsonwrite.Writer
+		jsonwrite.RawList(&list, b.citations)
+		members["citations"] = list.Bytes()
+	}
+	raw := jsonwrite.Overlay(b.raw, members)
 	_ = json.Unmarshal(raw, &whole)
 	whole.raw = raw
 	return whole
-}
-
-func list(items []json.RawMessage) json.RawMessage {
-	var w jsonwrite.Writer
-	w.BeginList()
-	for _, item := range items {
-		w.Raw(string(item))
-	}
-	w.EndList()
-	return w.Bytes()
-}
-
-// laidOver returns a JSON object with members replaced or added. The values of the others stay byte for byte.
-func laidOver(object json.RawMessage, members map[string]json.RawMessage) json.RawMessage {
-	all := map[string]json.RawMessage{}
-	_ = json.Unmarshal(object, &all)
-	maps.Copy(all, members)
-	var w jsonwrite.Writer
-	w.BeginObject()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		w.RawMember(name, string(all[name]))
-	}
-	w.EndObject()
-	return w.Bytes()
 }

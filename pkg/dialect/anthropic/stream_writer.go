@@ -19,14 +19,15 @@ import (
 //	message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 type streamWriter struct {
 	*dialect.EventWriter
-	meta    dialect.ResponseMeta
-	started bool
+	meta dialect.ResponseMeta
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
 	// said is what was already written, and calls are the places of calls by index.
 	said  dialect.Said
 	calls map[int32]int
+	// encoder writes the events.
+	encoder *encoder
 }
 
 // blockKind is the kind of the open block.
@@ -42,15 +43,11 @@ const (
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]int{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]int{}, encoder: newEncoder(nil)}
 }
 
-// start writes the start event, once.
-func (s *streamWriter) start() {
-	if s.started {
-		return
-	}
-	s.started = true
+// WriteBegin implements dialect.PieceWriter.
+func (s *streamWriter) WriteBegin() {
 	s.event("message_start", func(e *encoder) {
 		e.Body.Key("message")
 		e.head(s.meta.ID, s.meta.Model, func() { e.Body.Raw("[]") })
@@ -67,29 +64,16 @@ func (s *streamWriter) Ping() error {
 	return s.Flush()
 }
 
-// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format knows but one.
+// Write implements dialect.StreamWriter. The format knows but one choice.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
-	if d.GetChoice() != 0 {
-		return s.Flush()
-	}
-	s.start()
-	switch piece := d.GetPiece().(type) {
-	case *modelv1.GenerateDelta_Text:
-		s.writeText(piece.Text)
-	case *modelv1.GenerateDelta_Reasoning:
-		s.writeThinking(piece.Reasoning)
-	case *modelv1.GenerateDelta_ToolCall:
-		s.writeCall(piece.ToolCall)
-	case *modelv1.GenerateDelta_Part:
-		s.writePart(piece.Part)
-	}
+	s.said.Add(d, s)
 	return s.Flush()
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
-	s.start()
+	s.said.Begin(s)
 	choice := &modelv1.Choice{StopReason: modelv1.StopReason_STOP_REASON_STOP}
 	if message := chat.FirstMessage(output); message != nil {
 		choice = output.GetChoices()[0]
@@ -121,29 +105,29 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 			if !rest.Begun {
 				s.closeBlock()
 			}
-			s.writeText(rest.Text)
+			s.WriteText(rest.Text)
 		case rest.Begun:
-			s.writeThinking(rest.Text)
+			s.WriteReasoning(rest.Text)
 		default:
-			s.writePart(part)
+			s.WritePart(part)
 		}
 	}
 	for piece := range s.said.RestOfCalls(m.GetToolCalls()) {
-		s.writeCall(piece)
+		s.WriteCall(piece)
 	}
 }
 
-func (s *streamWriter) writeText(text string) {
+// WriteText implements dialect.PieceWriter.
+func (s *streamWriter) WriteText(text string) {
 	if text != "" {
-		s.said.Text.WriteString(text)
 		s.begin(textBlock, `{"type":"text","text":""}`)
 		s.delta(s.next-1, "text_delta", "text", text)
 	}
 }
 
-func (s *streamWriter) writeThinking(text string) {
+// WriteReasoning implements dialect.PieceWriter.
+func (s *streamWriter) WriteReasoning(text string) {
 	if text != "" {
-		s.said.Reasoning.WriteString(text)
 		s.begin(thinkingBlock, emptyThinking)
 		s.delta(s.next-1, "thinking_delta", "thinking", text)
 	}
@@ -152,9 +136,8 @@ func (s *streamWriter) writeThinking(text string) {
 // emptyThinking begins a block of thinking.
 const emptyThinking = `{"type":"thinking","thinking":"","signature":""}`
 
-// writeCall writes a piece of a call. Pieces of a call whose block is closed bear its place all the same.
-func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
-	s.said.Calls.Add(piece)
+// WriteCall implements dialect.PieceWriter. Pieces of a call whose block is closed bear its place all the same.
+func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
 	place, sent := s.calls[piece.GetIndex()]
 	if !sent {
 		place = s.next
@@ -168,8 +151,8 @@ func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
 	}
 }
 
-// writePart writes a part as a whole. The seal of reasoning whose pieces were sent closes their block.
-func (s *streamWriter) writePart(part *contentv1.Content) {
+// WritePart implements dialect.PieceWriter. The seal of reasoning whose pieces were sent closes their block.
+func (s *streamWriter) WritePart(part *contentv1.Content) {
 	if part.GetReasoning() != nil {
 		s.said.Sealed = true
 		whole := asAnswer(part).GetReasoning()
@@ -250,6 +233,7 @@ func (s *streamWriter) stop() {
 func (s *streamWriter) event(name string, members func(*encoder)) {
 	s.Event(name, func(w *jsonwrite.Writer) {
 		w.TextMember("type", name)
-		members(newEncoder(w))
+		s.encoder.Body = w
+		members(s.encoder)
 	})
 }

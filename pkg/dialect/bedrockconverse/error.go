@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -70,19 +69,9 @@ const (
 )
 
 // errorTypes are the types of errors by status.
-var errorTypes = map[int]string{
+var errorTypes = dialect.ErrorTypes{Client: typeInvalid, Server: typeInternal, ByStatus: map[int]string{
 	401: typeUnknownID, 403: typeDenied, 404: typeNotFound, 408: typeLate, 424: typeModel, 429: typeThrottled, 503: typeUnavailable, 529: typeUnavailable,
-}
-
-func errorType(status int) string {
-	if name, ok := errorTypes[status]; ok {
-		return name
-	}
-	if status < 500 {
-		return typeInvalid
-	}
-	return typeInternal
-}
+}}
 
 // streamStatuses are the statuses of the errors that a stream may have:
 // https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html.
@@ -100,7 +89,7 @@ func (f *failure) withinStream(event []byte) *dialect.Error {
 // AppendError implements dialect.Codec.
 func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	w := jsonwrite.Append(dst, 64+len(f.Message))
-	w.TextObject("__type", errorType(f.Status), "message", f.Message)
+	w.TextObject("__type", errorTypes.Of(f.Status), "message", f.Message)
 	return w.Bytes()
 }
 
@@ -116,12 +105,10 @@ func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv
 		return nil, false
 	}
 	message := strings.ToLower(e.Message)
-	for _, words := range tooLongWords {
-		if strings.Contains(message, words) {
-			return chat.MessageOutput(model, chat.Assistant(message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
-		}
+	if !dialect.Mentions(message, tooLongWords) {
+		return nil, false
 	}
-	return nil, false
+	return dialect.ContextFull(model, message), true
 }
 
 // TooLong implements dialect.Codec.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -20,10 +21,6 @@ const (
 // noContent is the text of a message without content, which the API refuses.
 const noContent = "(no content)"
 
-func isSystem(m *modelv1.ChatMessage) bool {
-	return m.GetRole() != modelv1.Role_ROLE_USER && m.GetRole() != modelv1.Role_ROLE_ASSISTANT && m.GetRole() != modelv1.Role_ROLE_TOOL
-}
-
 func roleOf(m *modelv1.ChatMessage) string {
 	if m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
 		return roleAssistant
@@ -35,7 +32,7 @@ func roleOf(m *modelv1.ChatMessage) string {
 func (e *encoder) instructions() []string {
 	var texts []string
 	for _, m := range e.Request.Messages {
-		if text := chat.Text(m); isSystem(m) && text != "" {
+		if text := chat.Text(m); arrange.IsSystem(m) && text != "" {
 			texts = append(texts, text)
 		}
 	}
@@ -80,7 +77,7 @@ func turnsOf(messages []*modelv1.ChatMessage) [][]*modelv1.ChatMessage {
 	var turns [][]*modelv1.ChatMessage
 	for _, m := range messages {
 		switch last := len(turns) - 1; {
-		case isSystem(m):
+		case arrange.IsSystem(m):
 		case last >= 0 && roleOf(turns[last][0]) == roleOf(m):
 			turns[last] = append(turns[last], m)
 		default:
@@ -175,11 +172,7 @@ const (
 func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) {
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("toolResult")
-	id := ""
-	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		id = ids[0]
-	}
-	e.Body.TextMember("toolUseId", id)
+	e.Body.TextMember("toolUseId", chat.CallID(m))
 	e.Body.BeginListMember("content")
 	for _, said := range append([]*modelv1.ChatMessage{m}, following...) {
 		for _, part := range chat.Parts(said.GetContent()) {

@@ -83,7 +83,7 @@ func (c *citationsContent) text() (all string) {
 
 // conversation collects the messages of a request.
 type conversation struct {
-	messages []*modelv1.ChatMessage
+	dialect.Turns
 	// functions are the functions of the calls, by their ids: results name the call alone.
 	functions map[string]string
 }
@@ -93,7 +93,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 	for i := range w.System {
 		switch b := &w.System[i]; {
 		case b.Text != nil:
-			c.add(modelv1.Role_ROLE_SYSTEM, []*contentv1.Content{chat.TextPart(*b.Text)})
+			c.Add(chat.System(*b.Text))
 		case b.CachePoint == nil:
 			return nil, dialect.NotSupported(fmt.Sprintf("system[%d]", i), "only text is supported here")
 		}
@@ -113,18 +113,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			return nil, err
 		}
 	}
-	return c.messages, nil
-}
-
-func (c *conversation) add(role modelv1.Role, parts []*contentv1.Content) *modelv1.ChatMessage {
-	m := &modelv1.ChatMessage{Id: chat.NewID(), Role: role}
-	if len(parts) == 1 && parts[0].GetText() != nil {
-		m.Content = chat.TextContent(parts[0].GetText().GetText())
-	} else {
-		m.Content = chat.ListContent(parts...)
-	}
-	c.messages = append(c.messages, m)
-	return m
+	return c.Messages(), nil
 }
 
 // user reads a message of the user: results of calls, each a message, and what is between them.
@@ -132,17 +121,9 @@ func (c *conversation) user(m *wireMessage, param string) error {
 	if len(m.Content) == 0 {
 		return dialect.Required(param + ".content")
 	}
-	var parts []*contentv1.Content
-	said := func() {
-		if len(parts) > 0 {
-			c.add(modelv1.Role_ROLE_USER, parts)
-			parts = nil
-		}
-	}
 	for i := range m.Content {
 		b, param := &m.Content[i], fmt.Sprintf("%s.content[%d]", param, i)
 		if b.ToolResult != nil {
-			said()
 			if err := c.result(b.ToolResult, param+".toolResult"); err != nil {
 				return err
 			}
@@ -153,10 +134,10 @@ func (c *conversation) user(m *wireMessage, param string) error {
 			return err
 		}
 		if part != nil {
-			parts = append(parts, part)
+			c.Hear(part)
 		}
 	}
-	said()
+	c.End()
 	return nil
 }
 
@@ -207,7 +188,8 @@ func (c *conversation) result(r *toolResult, param string) error {
 	if len(parts) == 0 {
 		parts = append(parts, chat.TextPart(""))
 	}
-	m := c.add(modelv1.Role_ROLE_TOOL, parts)
+	m := dialect.NewMessage(modelv1.Role_ROLE_TOOL, parts)
+	c.Add(m)
 	m.Function, m.ToolCallIds = c.functions[r.ID], []string{r.ID}
 	switch r.Status {
 	case "", statusSuccess:
@@ -260,7 +242,8 @@ func (c *conversation) assistant(m *wireMessage, param string) error {
 			}
 		}
 	}
-	answered := c.add(modelv1.Role_ROLE_ASSISTANT, parts)
+	answered := dialect.NewMessage(modelv1.Role_ROLE_ASSISTANT, parts)
+	c.Add(answered)
 	if len(parts) == 0 {
 		answered.Content = chat.TextContent("")
 	}

@@ -3,6 +3,7 @@ package bedrockconverse
 import (
 	"bytes"
 	"cmp"
+
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"

@@ -16,8 +16,7 @@ import (
 //
 //	messageStart (contentBlockStart? contentBlockDelta* contentBlockStop)* messageStop metadata
 type streamWriter struct {
-	frames  *awsstream.Writer
-	started bool
+	frames *awsstream.Writer
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
@@ -42,7 +41,7 @@ func (s *streamWriter) Ping() error { return s.event(eventPing, func(*jsonwrite.
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	name := errorType(f.Status)
+	name := errorTypes.Of(f.Status)
 	if streamStatuses[name] == 0 {
 		name = typeInternal
 		if f.Status < 500 {
@@ -52,32 +51,15 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 	return s.frames.Send(awsstream.KindException, awsstream.HeaderException, strings.ToLower(name[:1])+name[1:], Codec{}.AppendError(nil, f))
 }
 
-// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format knows but one.
+// Write implements dialect.StreamWriter. The format knows but one choice.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
-	if d.GetChoice() != 0 {
-		return s.frames.Err()
-	}
-	s.start()
-	switch piece := d.GetPiece().(type) {
-	case *modelv1.GenerateDelta_Text:
-		s.writeText(piece.Text)
-	case *modelv1.GenerateDelta_Reasoning:
-		s.writeReasoning(piece.Reasoning)
-	case *modelv1.GenerateDelta_ToolCall:
-		s.writeCall(piece.ToolCall)
-	case *modelv1.GenerateDelta_Part:
-		if image := piece.Part.GetImage(); image != nil {
-			s.images++
-			s.writeImage(image)
-		}
-		s.writePart(piece.Part)
-	}
+	s.said.Add(d, s)
 	return s.frames.Err()
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
-	s.start()
+	s.said.Begin(s)
 	reason := modelv1.StopReason_STOP_REASON_STOP
 	if m := chat.FirstMessage(output); m != nil {
 		s.rest(m)
@@ -91,12 +73,9 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	})
 }
 
-// start writes the start event, once.
-func (s *streamWriter) start() {
-	if !s.started {
-		s.started = true
-		_ = s.event(eventStart, func(w *jsonwrite.Writer) { w.TextMember("role", roleAssistant) })
-	}
+// WriteBegin implements dialect.PieceWriter.
+func (s *streamWriter) WriteBegin() {
+	_ = s.event(eventStart, func(w *jsonwrite.Writer) { w.TextMember("role", roleAssistant) })
 }
 
 // rest writes what the pieces did not contain: everything if there were none.
@@ -107,7 +86,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 			if !rest.Begun {
 				s.closeBlock() // Each text of an answer is a block of its own.
 			}
-			s.writeText(rest.Text)
+			s.WriteText(rest.Text)
 		case part.GetImage() != nil && s.images > 0:
 			s.images-- // It is written already.
 		case part.GetImage() != nil:
@@ -116,32 +95,32 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 			_, signature, content := answered(part)
 			switch {
 			case content != "" && !rest.Begun:
-				s.writePart(part)
+				s.WritePart(part)
 			case content == "":
 				if !rest.Begun {
 					s.closeBlock()
 				}
-				s.writeReasoning(rest.Text)
+				s.WriteReasoning(rest.Text)
 				s.writeSignature(signature)
 			}
 		}
 	}
 	for piece := range s.said.RestOfCalls(m.GetToolCalls()) {
-		s.writeCall(piece)
+		s.WriteCall(piece)
 	}
 }
 
-func (s *streamWriter) writeText(text string) {
+// WriteText implements dialect.PieceWriter.
+func (s *streamWriter) WriteText(text string) {
 	if text != "" {
-		s.said.Text.WriteString(text)
 		s.begin(textBlock, nil)
 		s.delta(s.next-1, func(w *jsonwrite.Writer) { w.TextMember("text", text) })
 	}
 }
 
-func (s *streamWriter) writeReasoning(text string) {
+// WriteReasoning implements dialect.PieceWriter.
+func (s *streamWriter) WriteReasoning(text string) {
 	if text != "" {
-		s.said.Reasoning.WriteString(text)
 		s.begin(reasoningBlock, nil)
 		s.reasoningDelta("text", text)
 	}
@@ -162,8 +141,12 @@ func (s *streamWriter) reasoningDelta(name, value string) {
 	})
 }
 
-// writePart writes sealed reasoning. What its pieces had to read has come before it.
-func (s *streamWriter) writePart(part *contentv1.Content) {
+// WritePart implements dialect.PieceWriter: it writes an image, or sealed reasoning. What its pieces had to read has come before it.
+func (s *streamWriter) WritePart(part *contentv1.Content) {
+	if image := part.GetImage(); image != nil {
+		s.images++
+		s.writeImage(image)
+	}
 	if part.GetReasoning() == nil {
 		return
 	}
@@ -176,7 +159,7 @@ func (s *streamWriter) writePart(part *contentv1.Content) {
 		return
 	}
 	if s.open != reasoningBlock {
-		s.writeReasoning(said)
+		s.WriteReasoning(said)
 	}
 	s.writeSignature(signature)
 }
@@ -198,9 +181,8 @@ func (s *streamWriter) writeImage(image *contentv1.Image) {
 	s.closeBlock()
 }
 
-// writeCall writes a piece of a call. Pieces of a call whose block is closed bear its place all the same.
-func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
-	s.said.Calls.Add(piece)
+// WriteCall implements dialect.PieceWriter. Pieces of a call whose block is closed bear its place all the same.
+func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
 	place, sent := s.calls[piece.GetIndex()]
 	if !sent {
 		place = s.next

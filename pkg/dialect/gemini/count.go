@@ -3,7 +3,6 @@ package gemini
 import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // ModelPrefix precedes a model's name where it is in a body, and in lists of models.
@@ -31,22 +30,17 @@ func (r *Request) AppendCount(dst []byte) ([]byte, error) {
 	return e.Body.Bytes(), e.err
 }
 
+// counted is the member of an answer that is the number of tokens.
+const counted = "totalTokens"
+
 // DecodeCountResponse implements dialect.TokenCounter.
-func (Codec) DecodeCountResponse(body []byte) (tokens int64, err error) {
-	var count struct {
-		Total *int64   `json:"totalTokens"`
-		Error *failure `json:"error"`
-	}
-	switch err := jsonread.Unmarshal(body, &count); {
-	case err != nil:
-		return 0, malformed(err)
-	case count.Error != nil:
-		return 0, count.Error.toError(body)
-	case count.Total == nil:
-		return 0, malformed(nil)
-	default:
-		return *count.Total, nil
-	}
+func (c Codec) DecodeCountResponse(body []byte) (tokens int64, err error) {
+	return dialect.DecodeCount(c, body, counted, malformed)
+}
+
+// AppendCountResponse implements dialect.TokenCounter.
+func (Codec) AppendCountResponse(dst []byte, tokens int64) []byte {
+	return dialect.AppendCount(dst, counted, tokens)
 }
 
 // ParseCountRequest implements dialect.TokenCounter: a client sends a whole request, or the turns alone.
@@ -54,7 +48,7 @@ func (c Codec) ParseCountRequest(body []byte) (*dialect.Request, error) {
 	var w struct {
 		Whole *wireRequest `json:"generateContentRequest"`
 	}
-	doc := camelCase(body)
+	doc := camel(body)
 	if err := jsonread.Unmarshal(doc, &w); err != nil {
 		return nil, dialect.Unreadable(err)
 	}
@@ -62,13 +56,4 @@ func (c Codec) ParseCountRequest(body []byte) (*dialect.Request, error) {
 		return w.Whole.request()
 	}
 	return c.ParseRequest(doc)
-}
-
-// AppendCountResponse implements dialect.TokenCounter.
-func (Codec) AppendCountResponse(dst []byte, tokens int64) []byte {
-	w := jsonwrite.Append(dst, 32)
-	w.BeginObject()
-	w.IntMember("totalTokens", tokens)
-	w.EndObject()
-	return w.Bytes()
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -86,29 +85,14 @@ func (Codec) DecodeError(body []byte) *dialect.Error {
 	return whole.Error.toError(body)
 }
 
-// Words for statuses.
-const (
-	StatusExhausted = "RESOURCE_EXHAUSTED"
+// StatusExhausted is the word for a status of too many requests.
+const StatusExhausted = "RESOURCE_EXHAUSTED"
 
-	statusInvalid = "INVALID_ARGUMENT"
-	statusDown    = "UNAVAILABLE"
-)
-
-// statusWords are the words for statuses that are neither a client's nor the server's in general.
-var statusWords = map[int]string{
+// statusWords are the words for statuses.
+var statusWords = dialect.ErrorTypes{Client: "INVALID_ARGUMENT", Server: "UNAVAILABLE", ByStatus: map[int]string{
 	401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: StatusExhausted, 499: "CANCELLED",
 	500: "INTERNAL", 501: "UNIMPLEMENTED", 504: "DEADLINE_EXCEEDED",
-}
-
-func statusWord(status int) string {
-	if word, ok := statusWords[status]; ok {
-		return word
-	}
-	if status < 500 {
-		return statusInvalid
-	}
-	return statusDown
-}
+}}
 
 // AppendError implements dialect.Codec.
 func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
@@ -117,7 +101,7 @@ func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	w.BeginObjectMember("error")
 	w.IntMember("code", int64(f.Status))
 	w.TextMember("message", f.Message)
-	w.TextMember("status", statusWord(f.Status))
+	w.TextMember("status", statusWords.Of(f.Status))
 	if f.Param != "" {
 		w.BeginListMember("details")
 		w.BeginObject()
@@ -138,15 +122,10 @@ var tooLong = []string{"maximum number of tokens", "size exceeds the limit"}
 
 // Stopped implements dialect.Codec. A prompt that the filter blocks is no error, but an answer without candidates.
 func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
-	if status != dialect.BadRequest {
+	if status != dialect.BadRequest || !dialect.Mentions(e.Message, tooLong) {
 		return nil, false
 	}
-	for _, words := range tooLong {
-		if strings.Contains(e.Message, words) {
-			return chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
-		}
-	}
-	return nil, false
+	return dialect.ContextFull(model, e.Message), true
 }
 
 // TooLong implements dialect.Codec.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -19,17 +20,13 @@ const (
 // noContent stands for an empty message, since the API refuses turns without content, and for an empty answer.
 const noContent = dialect.NoContent
 
-func isSystem(m *modelv1.ChatMessage) bool {
-	return m.GetRole() != modelv1.Role_ROLE_USER && m.GetRole() != modelv1.Role_ROLE_ASSISTANT && m.GetRole() != modelv1.Role_ROLE_TOOL
-}
-
 func isResult(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_TOOL }
 
 // instruction writes all system messages as one turn.
 func (e *encoder) instruction() {
 	e.turn(roleUser, func() {
 		for _, m := range e.Messages {
-			if isSystem(m) {
+			if arrange.IsSystem(m) {
 				e.texts(m)
 			}
 		}
@@ -50,7 +47,7 @@ func (e *encoder) contents() {
 	e.Body.BeginList()
 	for i := 0; i < len(e.Messages); i++ {
 		switch m := e.Messages[i]; {
-		case isSystem(m):
+		case arrange.IsSystem(m):
 		case m.GetRole() == modelv1.Role_ROLE_ASSISTANT:
 			e.turn(roleModel, func() { e.assistant(m) })
 		case isResult(m):
@@ -135,8 +132,8 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	}
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("functionResponse")
-	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		e.Body.TextMember("id", ids[0])
+	if len(m.GetToolCallIds()) > 0 {
+		e.Body.TextMember("id", chat.CallID(m))
 	}
 	e.Body.TextMember("name", m.GetFunction())
 	e.Body.TextObjectMember("response", member, text)

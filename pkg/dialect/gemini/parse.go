@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsoncase"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // wireRequest is a client's request on the wire.
@@ -68,12 +68,23 @@ type wireConfig struct {
 	} `json:"thinkingConfig"`
 }
 
+// foreign are the members that hold JSON of others, in which no name is the format's, and depth is how deep the format's
+// own members are nested.
+var foreign = map[string]bool{
+	"args": true, "response": true, "parameters": true, "parametersJsonSchema": true, "responseSchema": true, "responseJsonSchema": true,
+}
+
+const depth = 12
+
+// camel is a client's document with the format's own members in camelCase.
+func camel(doc []byte) []byte { return jsoncase.Camel(doc, depth, foreign) }
+
 // ParseRequest implements dialect.Codec: the model and Stream are in the address. Members without a place in the
 // canonical form, such as `safetySettings`, are ignored; what would change the answer and cannot be expressed is
 // refused.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
-	if err := jsonread.Unmarshal(camelCase(body), &w); err != nil {
+	if err := jsonread.Unmarshal(camel(body), &w); err != nil {
 		return nil, dialect.Unreadable(err)
 	}
 	return w.request()
@@ -133,48 +144,7 @@ func schemaOf(schema, openAPI json.RawMessage) string {
 	if !jsonread.IsSet(openAPI) {
 		return ""
 	}
-	value, err := orderedjson.Decode(openAPI)
-	if err != nil || !lowerTypes(value) {
-		return string(openAPI)
-	}
-	return string(orderedjson.Append(nil, value))
-}
-
-// valueMembers are the members of a schema that hold values, in which no name is the schema's, and namedMembers those
-// that hold schemas by names of the client's.
-var (
-	valueMembers = map[string]bool{"const": true, "default": true, "enum": true, "example": true, "examples": true}
-	namedMembers = map[string]bool{"properties": true, "patternProperties": true, "dependentSchemas": true, "defs": true, "$defs": true, "definitions": true}
-)
-
-// lowerTypes puts the types in a schema into lower case. It reports whether it has changed any.
-func lowerTypes(schema any) (changed bool) {
-	switch v := schema.(type) {
-	case []any:
-		for _, item := range v {
-			changed = lowerTypes(item) || changed
-		}
-	case *orderedjson.Object:
-		if text, ok := v.Get("type"); ok {
-			if kind, isText := text.(string); isText && kind != strings.ToLower(kind) {
-				v.Set("type", strings.ToLower(kind))
-				changed = true
-			}
-		}
-		for name, member := range v.All() {
-			schemas, isObject := member.(*orderedjson.Object)
-			switch {
-			case valueMembers[name]:
-			case namedMembers[name] && isObject:
-				for _, schema := range schemas.All() {
-					changed = lowerTypes(schema) || changed
-				}
-			default:
-				changed = lowerTypes(member) || changed
-			}
-		}
-	}
-	return changed
+	return dialect.LowerTypes(string(openAPI))
 }
 
 // choose reads the choice among the tools. Where several may be called, the others are not on offer.
@@ -184,7 +154,7 @@ func (w *wireRequest) choose(r *dialect.Request) error {
 	}
 	const param = "toolConfig.functionCallingConfig"
 	c := w.ToolConfig.Calling
-	if c.Mode == modeAny || c.Mode == modeValidated {
+	if c.Mode == modes.Any || c.Mode == modeValidated {
 		switch len(c.Allowed) {
 		case 0:
 		case 1:
@@ -193,19 +163,18 @@ func (w *wireRequest) choose(r *dialect.Request) error {
 		default:
 			r.Tools = slices.DeleteFunc(r.Tools, func(t *toolv1.ToolInfo) bool { return !slices.Contains(c.Allowed, t.GetName()) })
 		}
-		if c.Mode == modeAny && len(r.Tools) == 0 {
+		if c.Mode == modes.Any && len(r.Tools) == 0 {
 			return dialect.NotSupported(param, "demands a call, but none of the functions that may be called is on offer")
 		}
 	}
+	var known bool
 	switch c.Mode {
 	case "", "MODE_UNSPECIFIED":
-	case modeAuto, modeValidated:
-		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	case modeAny:
-		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
-	case modeNone:
-		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE)
-	default:
+		return nil
+	case modeValidated:
+		c.Mode = modes.Auto
+	}
+	if r.Choice, known = modes.Choice(c.Mode); !known {
 		return dialect.Invalid(param+".mode", "%q is none of AUTO, ANY, NONE, VALIDATED", c.Mode)
 	}
 	return nil

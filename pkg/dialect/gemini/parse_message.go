@@ -16,9 +16,9 @@ import (
 
 // conversation collects the messages of a request.
 type conversation struct {
-	messages []*modelv1.ChatMessage
-	// open are the calls without a result yet, by function: clients that send no ids mean them in this order.
-	open map[string][]*toolv1.ToolCall
+	dialect.Turns
+	// open are the calls without a result yet: clients that send no ids mean those of a function in their order.
+	open dialect.OpenCalls
 	// unnamed counts the calls and results without an id.
 	unnamed int
 }
@@ -31,7 +31,7 @@ func (c *conversation) newID(function string) string {
 }
 
 func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
-	c := &conversation{open: map[string][]*toolv1.ToolCall{}}
+	c := &conversation{}
 	if w.System != nil {
 		if err := c.system(w.System); err != nil {
 			return nil, err
@@ -55,18 +55,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			return nil, err
 		}
 	}
-	return c.messages, nil
-}
-
-func (c *conversation) add(role modelv1.Role, parts []*contentv1.Content) *modelv1.ChatMessage {
-	m := &modelv1.ChatMessage{Id: chat.NewID(), Role: role}
-	if len(parts) == 1 && parts[0].GetText() != nil {
-		m.Content = chat.TextContent(parts[0].GetText().GetText())
-	} else {
-		m.Content = chat.ListContent(parts...)
-	}
-	c.messages = append(c.messages, m)
-	return m
+	return c.Messages(), nil
 }
 
 // system reads the instructions, which are texts.
@@ -79,7 +68,7 @@ func (c *conversation) system(turn *content) error {
 		texts = append(texts, chat.TextPart(*p.Text))
 	}
 	if len(texts) > 0 {
-		c.add(modelv1.Role_ROLE_SYSTEM, texts)
+		c.Add(dialect.NewMessage(modelv1.Role_ROLE_SYSTEM, texts))
 	}
 	return nil
 }
@@ -89,17 +78,9 @@ func (c *conversation) user(turn *content, param string) error {
 	if len(turn.Parts) == 0 {
 		return dialect.Required(param + ".parts")
 	}
-	var parts []*contentv1.Content
-	said := func() {
-		if len(parts) > 0 {
-			c.add(modelv1.Role_ROLE_USER, parts)
-			parts = nil
-		}
-	}
 	for i := range turn.Parts {
 		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
 		if p.Result != nil {
-			said()
 			if err := c.result(p.Result, param+".functionResponse"); err != nil {
 				return err
 			}
@@ -109,17 +90,17 @@ func (c *conversation) user(turn *content, param string) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, read)
+		c.Hear(read)
 	}
-	said()
+	c.End()
 	return nil
 }
 
 // standardize brings the bytes of a part to the alphabet that all vendors read.
 func (p *part) standardize() {
-	p.Signature = standard(p.Signature)
+	p.Signature = dialect.StandardBase64(p.Signature)
 	if p.Inline != nil {
-		p.Inline.Data = standard(p.Inline.Data)
+		p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
 	}
 }
 
@@ -141,7 +122,7 @@ func far(file json.RawMessage, param string) (*contentv1.Content, error) {
 	if err := dialect.CheckMedia(param+".fileUri", f.URI); err != nil {
 		return nil, err
 	}
-	return media(f.Type, f.URI), nil
+	return dialect.MediaPart(f.Type, f.URI), nil
 }
 
 // read reads a part that is a text or media.
@@ -153,7 +134,7 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 		if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
 			return nil, err
 		}
-		return media(p.Inline.Type, p.Inline.uri()), nil
+		return dialect.MediaPart(p.Inline.Type, p.Inline.uri()), nil
 	case p.File != nil:
 		return far(p.File, param+".fileData")
 	case p.Text != nil:
@@ -183,7 +164,8 @@ func (c *conversation) result(r *functionResponse, param string) error {
 	if len(parts) == 0 {
 		parts = append(parts, chat.TextPart(""))
 	}
-	m := c.add(modelv1.Role_ROLE_TOOL, parts)
+	m := dialect.NewMessage(modelv1.Role_ROLE_TOOL, parts)
+	c.Add(m)
 	m.Function, m.ToolCallIds, m.Error = r.Name, []string{c.answered(r)}, failure
 	return nil
 }
@@ -205,17 +187,17 @@ func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError
 
 // answered returns the id of the call that a result belongs to, which is then no longer open.
 func (c *conversation) answered(r *functionResponse) string {
-	open := c.open[r.Name]
-	for i, call := range open {
-		if r.ID == "" || call.GetId() == r.ID {
-			c.open[r.Name] = slices.Delete(open, i, i+1)
-			return call.GetId()
-		}
-	}
-	if r.ID != "" {
+	call := c.open.Close(func(call *toolv1.ToolCall) bool {
+		return call.GetFunction() == r.Name && (r.ID == "" || call.GetId() == r.ID)
+	})
+	switch {
+	case call != nil:
+		return call.GetId()
+	case r.ID != "":
 		return r.ID
+	default:
+		return c.newID(r.Name)
 	}
-	return c.newID(r.Name)
 }
 
 // model reads a turn of the model.
@@ -238,10 +220,9 @@ func (c *conversation) model(turn *content, param string) error {
 	if !read.signed { // No Gemini server has answered it: anchors have nothing to keep, and mean nothing to other vendors.
 		read.parts = slices.DeleteFunc(read.parts, emptyAnchor)
 	}
-	m := c.add(modelv1.Role_ROLE_ASSISTANT, read.parts)
+	m := dialect.NewMessage(modelv1.Role_ROLE_ASSISTANT, read.parts)
+	c.Add(m)
 	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, read.calls
-	for _, call := range read.calls {
-		c.open[call.GetFunction()] = append(c.open[call.GetFunction()], call)
-	}
+	c.open.Open(read.calls)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -121,7 +122,7 @@ func (e *encoder) counted() {
 // conversation writes the messages.
 func (e *encoder) conversation() {
 	e.Member("contents", e.contents)
-	if slices.ContainsFunc(e.Messages, isSystem) {
+	if slices.ContainsFunc(e.Messages, arrange.IsSystem) {
 		e.Member("systemInstruction", e.instruction)
 	}
 }
@@ -144,11 +145,7 @@ func (e *encoder) members() {
 		e.Member("toolConfig", e.choice)
 	}
 	e.Member("generationConfig", e.options)
-	for _, m := range e.Members {
-		if !configMembers[m.Name] {
-			e.Body.RawMember(m.Name, m.JSON)
-		}
-	}
+	e.further(false)
 }
 
 func (e *encoder) safety() {
@@ -205,23 +202,18 @@ func takesNothing(tool *toolv1.ToolInfo) bool {
 	return json.Unmarshal([]byte(tool.GetParametersJson()), &schema) == nil && schema.Properties != nil && len(schema.Properties) == 0
 }
 
-// Modes of function calling.
-const (
-	modeAuto      = "AUTO"
-	modeAny       = "ANY"
-	modeNone      = "NONE"
-	modeValidated = "VALIDATED"
-)
+// modes are the modes of function calling; modeValidated is the automatic one beside tools of the server.
+var modes = dialect.ChoiceWords{Auto: "AUTO", Any: "ANY", None: "NONE"}
 
-// choice writes the choice among the functions. Beside tools of the server the API has no automatic one.
+const modeValidated = "VALIDATED"
+
+// choice writes the choice among the functions.
 func (e *encoder) choice() {
-	name, mode := e.Choice.GetFunction(), modeAuto
+	name, mode := e.Choice.GetFunction(), modes.Word(e.Choice)
 	switch {
-	case name != "", e.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
-		mode = modeAny
-	case e.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
-		mode = modeNone
-	case e.serverTools():
+	case name != "":
+		mode = modes.Any
+	case mode == modes.Auto && e.serverTools():
 		mode = modeValidated
 	}
 	e.Body.BeginObject()
@@ -238,17 +230,20 @@ func (e *encoder) choice() {
 }
 
 // configMembers are the members of generationConfig: https://ai.google.dev/api/generate-content#generationconfig.
-var configMembers = func() map[string]bool {
-	all := map[string]bool{}
-	for _, name := range []string{
-		"temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "presencePenalty", "frequencyPenalty", "seed", "candidateCount", "responseLogprobs", "logprobs",
-		"responseMimeType", "responseSchema", "responseJsonSchema", "responseModalities", "thinkingConfig", "imageConfig", "speechConfig", "mediaResolution",
-		"enableEnhancedCivicAnswers",
-	} {
-		all[name] = true
+var configMembers = []string{
+	"temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "presencePenalty", "frequencyPenalty", "seed", "candidateCount", "responseLogprobs", "logprobs",
+	"responseMimeType", "responseSchema", "responseJsonSchema", "responseModalities", "thinkingConfig", "imageConfig", "speechConfig", "mediaResolution",
+	"enableEnhancedCivicAnswers",
+}
+
+// further writes further members of the request: those of generationConfig, or all others.
+func (e *encoder) further(ofConfig bool) {
+	for _, m := range e.Members {
+		if slices.Contains(configMembers, m.Name) == ofConfig {
+			e.Body.RawMember(m.Name, m.JSON)
+		}
 	}
-	return all
-}()
+}
 
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
@@ -258,16 +253,12 @@ func (e *encoder) options() {
 	e.OptFloat("topP", c.TopP)
 	dialect.OptInt(&e.MemberWriter, "topK", c.TopK)
 	dialect.OptInt(&e.MemberWriter, "maxOutputTokens", c.MaxTokens)
-	if c.StopSeqs != nil {
-		e.Member("stopSequences", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
-	}
+	e.OptTexts("stopSequences", c.GetStopSeqs())
 	e.OptFloat("presencePenalty", c.PresencePenalty)
 	e.OptFloat("frequencyPenalty", c.FrequencyPenalty)
 	dialect.OptInt(&e.MemberWriter, "seed", c.Seed)
 	dialect.OptInt(&e.MemberWriter, "candidateCount", c.NumChoices)
-	if c.Logprobs != nil {
-		e.Member("responseLogprobs", func() { e.Body.Bool(c.GetLogprobs()) })
-	}
+	e.OptBool("responseLogprobs", c.Logprobs)
 	dialect.OptInt(&e.MemberWriter, "logprobs", c.TopLogprobs)
 	if schema := c.GetResponseSchema(); schema != nil {
 		if !isObject(schema.GetJsonSchema()) {
@@ -282,11 +273,7 @@ func (e *encoder) options() {
 	if e.Thinking != nil {
 		e.Member("thinkingConfig", e.thinking)
 	}
-	for _, m := range e.Members {
-		if configMembers[m.Name] {
-			e.Body.RawMember(m.Name, m.JSON)
-		}
-	}
+	e.further(true)
 	e.Body.EndObject()
 }
 

@@ -171,14 +171,9 @@ func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) 
 	return output, nil
 }
 
-// answer is a model's message without content.
-func answer(model string) *modelv1.ChatMessage {
-	return &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
-}
-
 // unanswered is the choice of an answer that has none.
 func (a *Answer) unanswered() *modelv1.Choice {
-	m := answer(a.Model)
+	m := chat.Generated(a.Model)
 	if a.Feedback == nil || a.Feedback.Reason == "" {
 		m.Content = chat.TextContent(noContent)
 		return &modelv1.Choice{Message: m, StopReason: modelv1.StopReason_STOP_REASON_STOP}
@@ -212,7 +207,7 @@ func (c *candidate) malformedCall() bool {
 }
 
 func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
-	m := answer(model)
+	m := chat.Generated(model)
 	read := turnReader{tools: tools}
 	var places []int // of the parts, the last one that each became
 	for i := range c.Content.Parts {

@@ -3,8 +3,8 @@ package gemini
 import (
 	"encoding/base64"
 	"encoding/json"
-	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -21,7 +21,7 @@ const anchorMember = "gemini_function_call_id"
 func anchor(callID, signature string) *contentv1.Content {
 	var w jsonwrite.Writer
 	w.TextObject(anchorMember, callID)
-	part := sealed(signature, nil)
+	part := chat.SealedPart(signature, nil)
 	part.InternalJson = w.String()
 	return part
 }
@@ -38,11 +38,6 @@ func anchored(part *contentv1.Content) (callID string, ok bool) {
 		return "", false
 	}
 	return *internal.Call, true
-}
-
-// sealed makes a sealed part. summary is the thought, if it is known.
-func sealed(signature string, summary *string) *contentv1.Content {
-	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: signature, Summary: summary, Redacted: true}}}
 }
 
 // isAnchor reports whether a part is an anchor.
@@ -90,17 +85,4 @@ func isSealed(part *contentv1.Content) bool {
 func isForeign(part *contentv1.Content) bool {
 	r := part.GetReasoning()
 	return r.Signature != nil || part.GetInternalJson() != "" || r.Summary != nil && r.GetSummary() == ""
-}
-
-// standard returns base64 in the usual alphabet and with its padding; any other text unchanged.
-func standard(encoded string) string {
-	if len(encoded)%4 == 0 && !strings.ContainsAny(encoded, "-_") {
-		return encoded
-	}
-	plain := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(encoded), "=")
-	raw, err := base64.RawStdEncoding.DecodeString(plain)
-	if err != nil {
-		return encoded
-	}
-	return base64.StdEncoding.EncodeToString(raw)
 }

@@ -29,7 +29,7 @@ func (t *turnReader) part(p *part) {
 		t.call(p)
 	case p.Inline != nil:
 		t.sealed(p)
-		t.parts = append(t.parts, media(p.Inline.Type, p.Inline.uri()))
+		t.parts = append(t.parts, dialect.MediaPart(p.Inline.Type, p.Inline.uri()))
 	case p.Code != nil:
 		t.sealed(p)
 		t.executed(p.Code)
@@ -59,7 +59,7 @@ func (t *turnReader) sealed(p *part) {
 			summary, t.parts = &r.Reasoning, t.parts[:last]
 		}
 	}
-	t.parts = append(t.parts, sealed(p.Signature, summary))
+	t.parts = append(t.parts, chat.SealedPart(p.Signature, summary))
 }
 
 // restored adds reasoning that was sealed whole and reports whether the signature is that. The thoughts before it are
@@ -131,31 +131,4 @@ func (t *turnReader) result(result *executionResult) {
 	} else {
 		use.Error = &result.Output
 	}
-}
-
-// audioFormats and videoFormats are the media types that the canonical form has formats for.
-var (
-	audioFormats = map[string]contentv1.AudioFormat{
-		"audio/wav": contentv1.AudioFormat_AUDIO_FORMAT_WAV, "audio/x-wav": contentv1.AudioFormat_AUDIO_FORMAT_WAV,
-		"audio/mpeg": contentv1.AudioFormat_AUDIO_FORMAT_MP3, "audio/mp3": contentv1.AudioFormat_AUDIO_FORMAT_MP3,
-	}
-	videoFormats = map[string]contentv1.VideoFormat{
-		"video/mp4": contentv1.VideoFormat_VIDEO_FORMAT_MP4, "video/mpeg": contentv1.VideoFormat_VIDEO_FORMAT_MPEG,
-		"video/quicktime": contentv1.VideoFormat_VIDEO_FORMAT_MOV, "video/mov": contentv1.VideoFormat_VIDEO_FORMAT_MOV,
-	}
-)
-
-// media is the part of media; a document, where its type has no kind of its own.
-func media(mediaType, uri string) *contentv1.Content {
-	source := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}
-	if strings.HasPrefix(mediaType, "image/") {
-		return chat.ImagePart(uri)
-	}
-	if format, ok := audioFormats[mediaType]; ok {
-		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: source, Format: format}}}
-	}
-	if format, ok := videoFormats[mediaType]; ok {
-		return &contentv1.Content{Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: source, Format: format}}}
-	}
-	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: source, MimeType: mediaType}}}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -122,9 +121,8 @@ func (Errors) TooLong(said string) dialect.Failure {
 
 // Stopped implements dialect.Codec. The API has no words for filtered content.
 func (Errors) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
-	said := strings.ToLower(e.Message)
-	if status != dialect.BadRequest || !slices.ContainsFunc(tooLong, func(words string) bool { return strings.Contains(said, words) }) {
+	if status != dialect.BadRequest || !dialect.Mentions(strings.ToLower(e.Message), tooLong) {
 		return nil, false
 	}
-	return chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
+	return dialect.ContextFull(model, e.Message), true
 }

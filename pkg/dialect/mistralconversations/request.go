@@ -138,7 +138,7 @@ func (e *encoder) arguments(tools bool) {
 		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })
 	}
 	if tools && e.Choice != nil {
-		word := openai.ChoiceWord(e.Choice.GetMode())
+		word := openai.Choices.Word(e.Choice)
 		if e.Choice.GetFunction() != "" {
 			word = openai.ChoiceRequired
 		}

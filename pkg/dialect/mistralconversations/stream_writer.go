@@ -17,8 +17,7 @@ import (
 //	started (message delta | call delta | tool started, tool done)* done
 type streamWriter struct {
 	*dialect.EventWriter
-	meta    dialect.ResponseMeta
-	started bool
+	meta dialect.ResponseMeta
 	// entries counts the entries.
 	entries int
 	// open is the message that grows; nil if there is none.
@@ -62,37 +61,29 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, calls: map[int32]*openCall{}}
 }
 
-// start writes the first event, once.
-func (s *streamWriter) start() {
-	if s.started {
-		return
-	}
-	s.started = true
+// WriteBegin implements dialect.PieceWriter.
+func (s *streamWriter) WriteBegin() {
 	s.event(eventStarted, func(w *jsonwrite.Writer) { w.TextMember("conversation_id", s.meta.ID) })
 }
 
-// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format has but one.
+// Write implements dialect.StreamWriter. The format knows but one choice.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
-	if d.GetChoice() != 0 {
-		return s.Flush()
-	}
-	s.start()
-	switch piece := d.GetPiece().(type) {
-	case *modelv1.GenerateDelta_Text:
-		s.said.Text.WriteString(piece.Text)
-		s.grow(text, false, piece.Text)
-	case *modelv1.GenerateDelta_Reasoning:
-		s.said.Reasoning.WriteString(piece.Reasoning)
-		s.grow(thought, false, piece.Reasoning)
-	case *modelv1.GenerateDelta_ToolCall:
-		s.growCall(piece.ToolCall)
-	case *modelv1.GenerateDelta_Part:
-		if isWhole(piece.Part) {
-			s.parts++
-			s.part(piece.Part)
-		}
-	}
+	s.said.Add(d, s)
 	return s.Flush()
+}
+
+// WriteText implements dialect.PieceWriter.
+func (s *streamWriter) WriteText(piece string) { s.grow(text, false, piece) }
+
+// WriteReasoning implements dialect.PieceWriter.
+func (s *streamWriter) WriteReasoning(piece string) { s.grow(thought, false, piece) }
+
+// WritePart implements dialect.PieceWriter.
+func (s *streamWriter) WritePart(part *contentv1.Content) {
+	if isWhole(part) {
+		s.parts++
+		s.part(part)
+	}
 }
 
 // isWhole reports whether a part has no pieces.
@@ -103,7 +94,7 @@ func isWhole(part *contentv1.Content) bool {
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
-	s.start()
+	s.said.Begin(s)
 	if len(output.GetChoices()) > 0 {
 		s.rest(output.GetChoices()[0].GetMessage())
 	}
@@ -145,7 +136,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 		piece := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
 		if open := s.calls[int32(i)]; open == nil || !open.begun {
 			piece.Arguments = dialect.ArgumentsOf(call)
-			s.growCall(piece)
+			s.WriteCall(piece)
 		}
 	}
 }
@@ -206,8 +197,8 @@ func (s *streamWriter) part(part *contentv1.Content) {
 	}
 }
 
-// growCall writes a piece of a call.
-func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
+// WriteCall implements dialect.PieceWriter: it writes a piece of a call.
+func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
 	c := s.calls[piece.GetIndex()]
 	if c == nil {
 		s.open = nil

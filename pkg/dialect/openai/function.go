@@ -71,7 +71,7 @@ func ReadChoice(raw json.RawMessage, param, required string) (*toolv1.ToolChoice
 		if word == required {
 			word = ChoiceRequired
 		}
-		if choice, ok := ChoiceOf(word); ok {
+		if choice, ok := Choices.Choice(word); ok {
 			return choice, nil
 		}
 		return nil, dialect.Invalid(param, "%q is none of auto, none, %s", word, required)
@@ -92,7 +92,7 @@ func ReadChoice(raw json.RawMessage, param, required string) (*toolv1.ToolChoice
 func WriteChoice(w *jsonwrite.Writer, choice *toolv1.ToolChoice, required string) {
 	name := choice.GetFunction()
 	if name == "" {
-		word := ChoiceWord(choice.GetMode())
+		word := Choices.Word(choice)
 		if word == ChoiceRequired {
 			word = required
 		}

@@ -3,6 +3,7 @@ package openai
 import (
 	"slices"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect/cachemark"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -25,7 +26,7 @@ type Marks struct{ messages []*modelv1.ChatMessage }
 func NewMarks(messages []*modelv1.ChatMessage, wanted bool) Marks {
 	some := false
 	for _, m := range messages {
-		if !HasMarks(m) {
+		if !cachemark.In(m) {
 			continue
 		}
 		if m.GetRole() == modelv1.Role_ROLE_ASSISTANT || m.GetRole() == modelv1.Role_ROLE_TOOL {
@@ -50,17 +51,10 @@ func (m Marks) EndsSystem(i int) bool {
 
 // Write writes the mark of a part, if it has one; ends marks it in any case.
 func (m Marks) Write(w *jsonwrite.Writer, part *contentv1.Content, ends bool) {
-	if m.Set() && (ends || isMarked(part)) {
+	if m.Set() && (ends || cachemark.On(part)) {
 		w.RawMember(markMember, explicitMode)
 	}
 }
 
 // Declaration returns the member that declares that a request has marks, and its value.
 func (Marks) Declaration() (name, json string) { return optionsMember, explicitMode }
-
-func isMarked(part *contentv1.Content) bool { return part.GetText().GetCacheBreakpoint() }
-
-// HasMarks reports whether a message has a mark of its author.
-func HasMarks(m *modelv1.ChatMessage) bool {
-	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
-}

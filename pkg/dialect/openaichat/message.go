@@ -8,7 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/cachemark"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -63,7 +63,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 			e.ephemeralMark(true)
 			e.Body.EndObject()
 			e.Body.EndList()
-		} else if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && openai.HasMarks(m) {
+		} else if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && cachemark.In(m) {
 			e.Body.Key("content")
 			e.markedSystem(m, ends)
 		} else {

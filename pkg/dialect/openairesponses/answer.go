@@ -8,6 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -87,11 +88,10 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.IntMember("created_at", a.meta.Created)
 	w.TextMember("status", a.status)
 	w.RawMember("error", "null")
-	w.Key("incomplete_details")
 	if a.reason == "" {
-		w.Null()
+		w.RawMember("incomplete_details", "null")
 	} else {
-		w.TextObject("reason", a.reason)
+		w.TextObjectMember("incomplete_details", "reason", a.reason)
 	}
 	w.RawMember("instructions", "null")
 	w.RawMember("metadata", "{}")
@@ -109,7 +109,7 @@ func (a *answer) write(w *jsonwrite.Writer) {
 // repeated is what an answer repeats of its request about calls.
 type repeated struct {
 	// names are the names of its tools.
-	names wireNames
+	names toolname.Names
 	// parallel, choice and tools are the members as JSON.
 	parallel, choice, tools string
 }
@@ -119,21 +119,21 @@ func repeatedOf(r *dialect.Request) *repeated {
 	if r == nil {
 		r = &dialect.Request{}
 	}
-	names := wireNamesOf(r.Tools)
+	names := toolname.Of(r.Tools)
 	var parallel, choice, tools jsonwrite.Writer
 	parallel.Bool(r.Config == nil || r.Config.ParallelToolCalls == nil || r.Config.GetParallelToolCalls())
 	if function := r.Choice.GetFunction(); function != "" {
 		choice.BeginObject()
-		names.of(function).write(&choice)
+		writeName(&choice, names.Of(function))
 		choice.EndObject()
 	} else {
-		choice.Text(openai.ChoiceWord(r.Choice.GetMode()))
+		choice.Text(openai.Choices.Word(r.Choice))
 	}
 	tools.BeginList()
 	for _, t := range r.Tools {
-		named := names.of(t.GetName())
+		named := names.Of(t.GetName())
 		tools.BeginObject()
-		named.write(&tools)
+		writeName(&tools, named)
 		tools.TextMember("description", t.GetDescription())
 		if !named.Custom {
 			tools.RawMember("parameters", t.GetParametersJson())
@@ -144,9 +144,9 @@ func repeatedOf(r *dialect.Request) *repeated {
 	return &repeated{names: names, parallel: parallel.String(), choice: choice.String(), tools: tools.String()}
 }
 
-// write writes the members that name a tool.
-func (n wireName) write(w *jsonwrite.Writer) {
-	w.TextMember("type", n.kind())
+// writeName writes the members that name a tool.
+func writeName(w *jsonwrite.Writer, n toolname.Name) {
+	w.TextMember("type", kindOf(n))
 	w.TextUnlessEmpty("namespace", n.Namespace)
 	w.TextMember("name", n.Name)
 }
@@ -217,7 +217,7 @@ func beginItem(w *jsonwrite.Writer, kind, id string) {
 func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	w.BeginListMember("summary")
 	if text := dialect.Readable(part); text != "" {
-		writePart(w, partSummary, "text", text)
+		w.TextObject("type", partSummary, "text", text)
 	}
 	w.EndList()
 	if id == nativeID(part) {
@@ -230,23 +230,23 @@ func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 // writtenCall is a call as an item.
 type writtenCall struct {
 	id, callID string
-	named      wireName
+	named      toolname.Name
 	// arguments are the arguments, or the text of a custom tool.
 	arguments string
 }
 
 // beginCall returns a call without its arguments.
-func beginCall(callID, function string, names wireNames) *writtenCall {
-	c := &writtenCall{callID: callID, named: names.of(function)}
+func beginCall(callID, function string, names toolname.Names) *writtenCall {
+	c := &writtenCall{callID: callID, named: names.Of(function)}
 	c.id = newID(c.kind().prefix)
 	return c
 }
 
 // newCall returns a whole call.
-func newCall(call *toolv1.ToolCall, names wireNames) *writtenCall {
+func newCall(call *toolv1.ToolCall, names toolname.Names) *writtenCall {
 	c := beginCall(call.GetId(), call.GetFunction(), names)
 	if c.arguments = dialect.ArgumentsOf(call); c.named.Custom {
-		c.arguments = customText(call)
+		c.arguments = toolname.Text(call)
 	}
 	return c
 }
@@ -284,15 +284,10 @@ func (c *writtenCall) item(status string) string {
 	return w.String()
 }
 
-// writePart writes a part that is one text.
-func writePart(w *jsonwrite.Writer, kind, member, text string) {
-	w.TextObject("type", kind, member, text)
-}
-
 // writeText writes a text of the assistant, or its refusal.
 func writeText(w *jsonwrite.Writer, text *contentv1.Text, logprobs ...*modelv1.Logprob) {
 	if text.GetRefusal() {
-		writePart(w, partRefusal, "refusal", text.GetText())
+		w.TextObject("type", partRefusal, "refusal", text.GetText())
 		return
 	}
 	w.BeginObject()
@@ -302,4 +297,16 @@ func writeText(w *jsonwrite.Writer, text *contentv1.Text, logprobs ...*modelv1.L
 	w.Key("logprobs")
 	openai.WriteLogprobs(w, logprobs)
 	w.EndObject()
+}
+
+// reasoningID is the prefix of the ids of reasoning.
+const reasoningID = "rs_"
+
+// nativeID returns the id of reasoning in the vendor's own sealed form; empty for any other.
+func nativeID(part *contentv1.Content) string {
+	id := part.GetReasoning().GetSignature()
+	if part.GetInternalJson() != "" || !part.GetReasoning().GetRedacted() || !strings.HasPrefix(id, reasoningID) {
+		return ""
+	}
+	return id
 }

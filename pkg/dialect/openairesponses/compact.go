@@ -40,87 +40,64 @@ type Compaction interface {
 
 var _ Compaction = (*response)(nil)
 
-// Compacted implements Compaction.
-func (r *response) Compacted(tools []*toolv1.ToolInfo) ([]*modelv1.ChatMessage, *modelv1.ModelUsage, error) {
-	c := &compacted{tools: tools}
-	found := false
+// Compacted implements Compaction. Neighbouring items of the assistant are one message.
+func (r *response) Compacted(tools []*toolv1.ToolInfo) (messages []*modelv1.ChatMessage, _ *modelv1.ModelUsage, err error) {
+	turn, found := &response{Status: statusCompleted}, false
+	flush := func() {
+		output, _ := turn.Output(tools) // never fails
+		if m := chat.FirstMessage(output); len(m.GetContent().GetList().GetParts())+len(m.GetToolCalls()) > 0 {
+			messages = append(messages, m)
+		}
+		turn.Items = nil
+	}
+	add := func(m *modelv1.ChatMessage) {
+		flush()
+		m.Id, m.Source = chat.NewID(), modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
+		messages = append(messages, m)
+	}
 	for i := range r.Items {
-		it := &r.Items[i]
+		it, param := &r.Items[i], fmt.Sprintf("output[%d]", i)
+		m := &modelv1.ChatMessage{}
 		switch {
 		case it.Type == typeCompacted:
-			found = true
-			c.add(compactionMessage(it))
+			found, m = true, compactionMessage(it)
 		case it.Type == typeMessage && (it.Role == "developer" || it.Role == "system"):
+			continue
 		case it.Type == typeMessage && it.Role == "user":
-			content, err := it.Content.read(fmt.Sprintf("output[%d].content", i))
-			if err != nil {
-				return nil, nil, malformed(err)
-			}
-			c.add(&modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: content})
+			m.Role = modelv1.Role_ROLE_USER
+			m.Content, err = it.Content.read(param + ".content")
 		case it.Type == typeResult:
-			content, err := it.Output.read(fmt.Sprintf("output[%d].output", i))
-			if err != nil {
-				return nil, nil, malformed(err)
-			}
-			c.add(&modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{it.CallID}, Content: content})
+			m.Role, m.ToolCallIds = modelv1.Role_ROLE_TOOL, []string{it.CallID}
+			m.Content, err = it.Output.read(param + ".output")
 		case readItems[it.Type]:
-			c.turn = append(c.turn, *it)
+			turn.Items = append(turn.Items, *it)
+			continue
 		default:
-			return nil, nil, malformed(fmt.Errorf("output[%d] is of the type %q, which is not known here", i, it.Type))
+			err = fmt.Errorf("%s is of the type %q, which is not known here", param, it.Type)
 		}
+		if err != nil {
+			return nil, nil, malformed(err)
+		}
+		add(m)
 	}
-	c.flush()
-	switch {
-	case c.err != nil:
-		return nil, nil, c.err
-	case !found:
+	flush()
+	if !found {
 		return nil, nil, malformed(fmt.Errorf("no item of the type %q is in it", typeCompacted))
 	}
-	return c.messages, r.Usage.message(), nil
-}
-
-// compacted collects items as messages. Neighbouring items of the assistant are one message.
-type compacted struct {
-	tools    []*toolv1.ToolInfo
-	messages []*modelv1.ChatMessage
-	turn     []item
-	err      error
-}
-
-// add adds a message that is not the assistant's.
-func (c *compacted) add(m *modelv1.ChatMessage) {
-	c.flush()
-	m.Id, m.Source = chat.NewID(), modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
-	c.messages = append(c.messages, m)
-}
-
-// flush ends the assistant's message.
-func (c *compacted) flush() {
-	if len(c.turn) == 0 {
-		return
-	}
-	output, err := (&response{Status: statusCompleted, Items: c.turn}).Output(c.tools)
-	c.turn = nil
-	if err != nil {
-		c.err = err
-		return
-	}
-	if m := chat.FirstMessage(output); len(m.GetContent().GetList().GetParts())+len(m.GetToolCalls()) > 0 {
-		c.messages = append(c.messages, m)
-	}
+	return messages, r.Usage.message(), nil
 }
 
 // compactionMessage is the message for a compaction item: a user's, whose content is data.
 func compactionMessage(it *item) *modelv1.ChatMessage {
-	metadata, data := &orderedjson.Object{}, &orderedjson.Object{}
+	metadata := &orderedjson.Object{}
 	metadata.Set("type", compactionKind)
 	if it.ID != "" {
 		metadata.Set("id", it.ID)
 	}
 	metadata.Set("encrypted_content", it.Seal)
-	data.Set(dialect.CompactionData, metadata)
-	part := &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: string(orderedjson.Append(nil, data))}}}
-	return &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(part)}
+	m := chat.User("")
+	m.Content = chat.ListContent(dialect.DataPart(dialect.CompactionData, compactionKind, metadata))
+	return m
 }
 
 // compactionItem is the item that a part was made of; empty for other parts.
@@ -139,12 +116,4 @@ func compactionItem(part *contentv1.Content) string {
 	}
 	w.EndObject()
 	return w.String()
-}
-
-// readCompaction reads a compaction item that a client sends back.
-func readCompaction(it *item, param string) (*modelv1.ChatMessage, error) {
-	if it.Seal == "" {
-		return nil, dialect.Required(param + ".encrypted_content")
-	}
-	return compactionMessage(it), nil
 }

@@ -115,16 +115,12 @@ func (e *encoder) file(uri, name string) {
 
 // result writes a tool's result: its content, or the message of its error alone.
 func (e *encoder) result(m *modelv1.ChatMessage) (err error) {
-	id := ""
-	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		id = ids[0]
-	}
-	if e.computerResult(id, m) {
+	if e.computerResult(chat.CallID(m), m) {
 		return nil
 	}
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeResult)
-	e.Body.TextMember("call_id", id)
+	e.Body.TextMember("call_id", chat.CallID(m))
 	e.Body.Key("output")
 	switch {
 	case m.GetError() != nil:

@@ -2,6 +2,7 @@ package openairesponses
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -92,7 +93,7 @@ var readItems = map[string]bool{
 // UnmarshalJSON reads an item. Of an item of another type only its type is known, and what a tool of the server found.
 func (i *item) UnmarshalJSON(raw []byte) error {
 	type members item
-	if err := unmarshalKnown(raw, (*members)(i), func(kind string) bool { return readItems[kind] }, &i.Type); err != nil || readItems[i.Type] {
+	if err := jsonread.UnmarshalTyped(raw, (*members)(i), readItems, &i.Type); err != nil || readItems[i.Type] {
 		return err
 	}
 	if i.Type == typeComputer {
@@ -174,17 +175,11 @@ func (i *item) parts() []*contentv1.Content {
 		return []*contentv1.Content{i.reasoning()}
 	case typeImage:
 		if i.Result != "" {
-			format := i.Format
-			if format == "" {
-				format = "png"
-			}
-			image := chat.ImagePart("data:image/" + format + ";base64," + i.Result)
-			image.GetImage().Detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
-			return []*contentv1.Content{image}
+			return []*contentv1.Content{chat.ImagePart("data:image/" + cmp.Or(i.Format, "png") + ";base64," + i.Result)}
 		}
 	default:
 		if use := i.serverUse(); use != nil {
-			return []*contentv1.Content{{Part: &contentv1.Content_ToolUse{ToolUse: use}}}
+			return []*contentv1.Content{chat.ToolUsePart(use)}
 		}
 	}
 	return nil
@@ -193,8 +188,8 @@ func (i *item) parts() []*contentv1.Content {
 func (i *item) texts() []*contentv1.Content {
 	var all []*contentv1.Content
 	for _, p := range i.Content {
-		text := &contentv1.Text{Text: p.Text}
-		switch p.Type {
+		part := chat.TextPart(p.Text)
+		switch text := part.GetText(); p.Type {
 		case partText, partInputText, "":
 			for _, a := range p.Annotations {
 				if cited := a.message(); cited != nil {
@@ -202,11 +197,10 @@ func (i *item) texts() []*contentv1.Content {
 				}
 			}
 		case partRefusal:
-			text.Text, text.Refusal = p.Refusal, new(true)
+			part = chat.RefusalPart(p.Refusal)
 		default:
 			continue
 		}
-		part := &contentv1.Content{Part: &contentv1.Content_Text{Text: text}}
 		if i.ID != "" || i.Phase != "" {
 			part.InternalJson = string(jsonwrite.Marshal(origin{i.ID, i.Phase}))
 		}
@@ -241,7 +235,8 @@ func (i *item) reasoning() *contentv1.Content {
 	if part := dialect.Unseal(i.Seal); part != nil {
 		return part
 	}
-	r := &contentv1.Reasoning{Reasoning: joined(i.Content, "\n")}
+	whole := chat.ReasoningPart(joined(i.Content, "\n"))
+	r := whole.GetReasoning()
 	if i.ID != "" {
 		r.Signature = &i.ID
 	}
@@ -251,7 +246,7 @@ func (i *item) reasoning() *contentv1.Content {
 	if i.Seal != "" {
 		r.Reasoning, r.Redacted = i.Seal, true
 	}
-	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
+	return whole
 }
 
 // summaryBreak is between the parts of a summary.

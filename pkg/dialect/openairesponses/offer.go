@@ -9,9 +9,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Types of tools.
@@ -46,54 +46,23 @@ var readTools = map[string]bool{"": true, toolFunction: true, toolCustom: true, 
 // UnmarshalJSON reads a tool. Of one that only the vendor can run its type is all that is known.
 func (t *wireTool) UnmarshalJSON(raw []byte) error {
 	type known wireTool
-	return unmarshalKnown(raw, (*known)(t), func(kind string) bool { return readTools[kind] }, &t.Type)
+	return jsonread.UnmarshalTyped(raw, (*known)(t), readTools, &t.Type)
 }
 
-// unmarshalKnown reads a value into a struct if its type is known, and its type alone if it is not: members that have
-// the names of ours may be something else there.
-func unmarshalKnown(raw []byte, into any, known func(kind string) bool, kind *string) error {
-	var head struct {
-		Type string `json:"type"`
-	}
-	if err := jsonread.Unmarshal(raw, &head); err != nil {
-		return err
-	}
-	if !known(head.Type) {
-		*kind = head.Type
-		return nil
-	}
-	return jsonread.Unmarshal(raw, into)
-}
-
-// wireName is the name of a tool on the wire, where the canonical form has another: in the tool's options, under
-// optionWire.
-type wireName struct {
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	// Custom means that the tool takes a text, which is its only argument in the canonical form.
-	Custom bool `json:"custom,omitempty"`
-}
-
-// kind is the type of the tool.
-func (n wireName) kind() string {
+// kindOf is the type of a tool.
+func kindOf(n toolname.Name) string {
 	if n.Custom {
 		return toolCustom
 	}
 	return toolFunction
 }
 
-// optionWire is the option of a tool that has its wireName.
-const optionWire = "responses"
-
-// customInput is the argument of a custom tool in the canonical form.
-const customInput = "input"
-
 // offer are the tools of a client's request, each with a name of its own. In the canonical form tools have neither
 // namespaces nor texts as arguments.
 type offer struct {
 	tools []*toolv1.ToolInfo
 	// names are the names in the canonical form.
-	names map[wireName]string
+	names map[toolname.Name]string
 	// left reports whether a tool was left out, since only the vendor can run it.
 	left bool
 }
@@ -101,7 +70,7 @@ type offer struct {
 // offered is a tool of a request, and where it is there.
 type offered struct {
 	*wireTool
-	named wireName
+	named toolname.Name
 	param string
 }
 
@@ -120,7 +89,11 @@ func (w *wireRequest) offer(items []item) (*offer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.names = namesOf(all)
+	names := make([]toolname.Name, len(all))
+	for i, t := range all {
+		names[i] = t.named
+	}
+	o.names = toolname.Canonical(names)
 	for _, t := range all {
 		o.tools = append(o.tools, t.info(o.names[t.named], t.named))
 	}
@@ -149,7 +122,7 @@ func (o *offer) list(all []offered, param, namespace string, tools []wireTool) (
 			if t.Name == "" {
 				return nil, dialect.Required(param + ".name")
 			}
-			all = append(all, offered{t, wireName{Namespace: namespace, Name: t.Name, Custom: t.Type == toolCustom}, param})
+			all = append(all, offered{t, toolname.Name{Namespace: namespace, Name: t.Name, Custom: t.Type == toolCustom}, param})
 		default:
 			o.left = true
 		}
@@ -175,54 +148,24 @@ func distinct(all []offered) ([]offered, error) {
 	return once, nil
 }
 
-// namesOf gives tools their names in the canonical form. Tools without a namespace keep theirs; any other keeps its own
-// if it is free, and else has its namespace before it, and a number behind it if that is not free either.
-func namesOf(all []offered) map[wireName]string {
-	names, taken, next := map[wireName]string{}, map[string]bool{}, map[string]int{}
-	for _, t := range all {
-		if t.named.Namespace == "" {
-			names[t.named], taken[t.Name] = t.Name, true
-		}
-	}
-	for _, t := range all {
-		if t.named.Namespace == "" {
-			continue
-		}
-		name := t.Name
-		if taken[name] {
-			joined := t.named.Namespace + "__" + name
-			for name = joined; taken[name]; name = fmt.Sprintf("%s_%d", joined, next[joined]+1) {
-				next[joined]++
-			}
-		}
-		names[t.named], taken[name] = name, true
-	}
-	return names
-}
-
 // info is the tool in the canonical form.
-func (t *wireTool) info(name string, named wireName) *toolv1.ToolInfo {
-	info := &toolv1.ToolInfo{Name: name, Description: t.Description, ParametersJson: dialect.NoParameters}
+func (t *wireTool) info(name string, named toolname.Name) *toolv1.ToolInfo {
+	info := &toolv1.ToolInfo{Name: name, Description: t.Description, ParametersJson: dialect.NoParameters, OptionsJson: named.Options(name)}
 	if jsonread.IsSet(t.Parameters) {
 		info.ParametersJson = string(t.Parameters)
 	}
 	if named.Custom {
-		info.ParametersJson = customParameters
+		info.ParametersJson = toolname.CustomParameters
 		if t.Format.Definition != "" {
-			info.Description += fmt.Sprintf("\n\n`%s` must be a text of this %s:\n%s", customInput, cmp.Or(t.Format.Syntax, "grammar"), t.Format.Definition)
+			info.Description += fmt.Sprintf("\n\n`%s` must be a text of this %s:\n%s", toolname.Input, cmp.Or(t.Format.Syntax, "grammar"), t.Format.Definition)
 		}
-	}
-	if named != (wireName{Name: name}) {
-		info.OptionsJson = string(jsonwrite.Marshal(map[string]wireName{optionWire: named}))
 	}
 	return info
 }
 
-const customParameters = `{"type":"object","properties":{"` + customInput + `":{"type":"string","description":"Input."}},"required":["` + customInput + `"],"additionalProperties":false}`
-
 // nameOf is the canonical name of a tool that a client names. A tool that is not on offer has its own.
 func (o *offer) nameOf(namespace, name string, custom bool) string {
-	if known, ok := o.names[wireName{namespace, name, custom}]; ok {
+	if known, ok := o.names[toolname.Name{Namespace: namespace, Name: name, Custom: custom}]; ok {
 		return known
 	}
 	return name
@@ -236,7 +179,7 @@ func (o *offer) choice(raw json.RawMessage) (*toolv1.ToolChoice, error) {
 	}
 	var word string
 	if json.Unmarshal(raw, &word) == nil {
-		choice, ok := openai.ChoiceOf(word)
+		choice, ok := openai.Choices.Choice(word)
 		switch {
 		case !ok:
 			return nil, dialect.Invalid(param, "%q is none of auto, none, required", word)
@@ -254,49 +197,4 @@ func (o *offer) choice(raw json.RawMessage) (*toolv1.ToolChoice, error) {
 		return nil, dialect.Invalid(param, "is neither auto, none nor required, nor the name of a function")
 	}
 	return chat.FunctionChoice(o.nameOf(named.Namespace, named.Name, named.Type == toolCustom)), nil
-}
-
-// wireNames are the names on the wire of a request's tools, where the canonical form has others.
-type wireNames map[string]wireName
-
-// wireNamesOf reads the names of tools.
-func wireNamesOf(tools []*toolv1.ToolInfo) wireNames {
-	names := wireNames{}
-	for _, t := range tools {
-		if _, again := names[t.GetName()]; again || t.GetOptionsJson() == "" {
-			continue
-		}
-		var options map[string]json.RawMessage
-		var named wireName
-		if json.Unmarshal([]byte(t.GetOptionsJson()), &options) == nil && json.Unmarshal(options[optionWire], &named) == nil && named.Name != "" {
-			names[t.GetName()] = named
-		}
-	}
-	return names
-}
-
-// of is the name of a function on the wire.
-func (n wireNames) of(function string) wireName {
-	if named, ok := n[function]; ok {
-		return named
-	}
-	return wireName{Name: function}
-}
-
-// customText is the text of a call of a custom tool.
-func customText(call *toolv1.ToolCall) string {
-	var arguments map[string]json.RawMessage
-	var text string
-	if json.Unmarshal([]byte(dialect.ArgumentsOf(call)), &arguments) == nil && len(arguments) == 1 && json.Unmarshal(arguments[customInput], &text) == nil {
-		return text
-	}
-	return dialect.ArgumentsOf(call)
-}
-
-// customCall is a call of a custom tool in the canonical form.
-func customCall(id, function, text string) *toolv1.ToolCall {
-	return &toolv1.ToolCall{
-		Id: id, Function: function, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION,
-		ArgumentsJson: string(jsonwrite.Marshal(map[string]string{customInput: text})),
-	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -76,7 +77,7 @@ func (c *conversation) item(it *item, param string) error {
 		}
 		name := c.tools.nameOf(it.Namespace, it.Name, it.Type == typeCustomCall)
 		if it.Type == typeCustomCall {
-			c.Call(customCall(it.CallID, name, it.Input))
+			c.Call(chat.Call(it.CallID, name, toolname.Arguments(it.Input)))
 		} else {
 			c.Call(dialect.ToolCall(it.CallID, name, string(it.Arguments), nil))
 		}
@@ -89,11 +90,10 @@ func (c *conversation) item(it *item, param string) error {
 	case typeReference:
 		return notStored(param)
 	case typeCompacted:
-		m, err := readCompaction(it, param)
-		if err != nil {
-			return err
+		if it.Seal == "" {
+			return dialect.Required(param + ".encrypted_content")
 		}
-		c.Add(m)
+		c.Add(compactionMessage(it))
 	case typeCompact:
 		return dialect.NotSupported(param+".type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
 	} // Tools are read before. What the vendor ran, and what is not known, is not in the canonical form.
@@ -166,8 +166,7 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 			return nil, err
 		}
 		mediaType, _, _ := dialect.SplitDataURI(uri)
-		media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}
-		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media, Filename: p.Filename, MimeType: mediaType}}}, nil
+		return chat.DocumentPart(uri, mediaType, p.Filename), nil
 	default:
 		return nil, dialect.Invalid(param+".type", "%q is none of input_text, input_image, input_file", p.Type)
 	}

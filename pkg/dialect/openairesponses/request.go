@@ -68,13 +68,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 // encoder returns the encoder of the request, without overrides.
 func (r *Request) encoder(dst []byte) *encoder {
 	w := jsonwrite.Append(dst, 1024+r.Size())
-	e := &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: r.Config, marks: openai.NewMarks(r.Messages, r.CacheMarks),
+	return &encoder{
+		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: cmp.Or(r.Config, &modelv1.GenerateConfig{}), marks: openai.NewMarks(r.Messages, r.CacheMarks),
 	}
-	if e.config == nil {
-		e.config = &modelv1.GenerateConfig{}
-	}
-	return e
 }
 
 // encoder writes one request.
@@ -121,26 +117,21 @@ func (e *encoder) tools() {
 	if e.Choice != nil {
 		e.Member("tool_choice", e.choice)
 	}
-	if e.config.ParallelToolCalls != nil {
-		e.Member("parallel_tool_calls", func() { e.Body.Bool(e.config.GetParallelToolCalls()) })
-	}
+	e.OptBool("parallel_tool_calls", e.config.ParallelToolCalls)
 }
 
 func (e *encoder) choice() {
-	if name := e.Choice.GetFunction(); name != "" {
-		e.Body.BeginObject()
-		if own := e.Native[name]; own.Choice != "" {
-			e.Body.TextMember("type", own.Choice)
-			e.Body.TextUnlessEmpty("server_label", own.Server)
-			e.Body.EndObject()
-			return
-		}
-		e.Body.TextMember("type", "function")
-		e.Body.TextMember("name", name)
-		e.Body.EndObject()
-		return
+	name := e.Choice.GetFunction()
+	switch own := e.Native[name]; {
+	case name == "":
+		e.Body.Text(openai.Choices.Word(e.Choice))
+	case own.Choice == "":
+		e.Body.TextObject("type", toolFunction, "name", name)
+	case own.Server == "":
+		e.Body.TextObject("type", own.Choice)
+	default:
+		e.Body.TextObject("type", own.Choice, "server_label", own.Server)
 	}
-	e.Body.Text(openai.ChoiceWord(e.Choice.GetMode()))
 }
 
 // options writes the options of the configuration that are set and that the format has.
@@ -175,19 +166,17 @@ func (e *encoder) options() {
 
 func (e *encoder) include() {
 	var all []string
-	if e.SealReasoning {
-		all = append(all, includeSeal)
+	for _, include := range []struct {
+		wanted bool
+		what   string
+	}{{e.SealReasoning, includeSeal}, {e.CodeOutputs, includeOutputs}, {e.config.GetLogprobs(), includeLogprobs}} {
+		if include.wanted {
+			all = append(all, include.what)
+		}
 	}
-	if e.CodeOutputs {
-		all = append(all, includeOutputs)
+	if len(all) > 0 {
+		e.Member("include", func() { e.Body.Texts(all) })
 	}
-	if e.config.GetLogprobs() {
-		all = append(all, includeLogprobs)
-	}
-	if len(all) == 0 {
-		return
-	}
-	e.Member("include", func() { e.Body.Texts(all) })
 }
 
 func (e *encoder) format(schema *modelv1.ResponseSchema) {

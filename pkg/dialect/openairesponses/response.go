@@ -101,10 +101,8 @@ func Pending(r dialect.Response) (id string, ok bool) {
 
 // Output implements dialect.Response. All items are one choice.
 func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	m := &modelv1.ChatMessage{
-		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: r.Model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-		Content: chat.ListContent(),
-	}
+	m := chat.Generated(r.Model)
+	m.Content = chat.ListContent()
 	choice := &modelv1.Choice{Message: m}
 	list := m.GetContent().GetList()
 	for i := range r.Items {
@@ -191,9 +189,7 @@ func refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
 func appendLogprobs(m *modelv1.Logprobs, parts []part) *modelv1.Logprobs {
 	for _, part := range parts {
 		for i := range part.Logprobs {
-			if m == nil {
-				m = &modelv1.Logprobs{}
-			}
+			m = cmp.Or(m, &modelv1.Logprobs{})
 			m.Content = append(m.Content, part.Logprobs[i].Message())
 		}
 	}

@@ -1,10 +1,11 @@
 package openairesponses
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
@@ -70,7 +71,7 @@ func (i *item) serverUse() *contentv1.ToolUse {
 				tools[n].Description = &tool.Description
 			}
 		}
-		use.Result = marshal(tools)
+		use.Result = dialect.StoredValue(tools)
 	case typeMCPCall:
 		use.ToolType, use.Name, use.Context = contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL, i.Name, &i.ServerLabel
 		use.Arguments, use.Result = string(i.Arguments), joined(i.Output, "\n")
@@ -84,18 +85,6 @@ func (i *item) serverUse() *contentv1.ToolUse {
 		use.Error = new(statusFailed)
 	}
 	return use
-}
-
-// marshal returns a value as indented JSON, with characters of HTML as they are.
-func marshal(value any) string {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if encoder.Encode(value) != nil {
-		return ""
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // failureText is the error of a call as a text: one, or the content or the message of an object.
@@ -121,16 +110,12 @@ func failureText(raw json.RawMessage) string {
 
 // serverTool writes what a tool of a server did. A list of tools is left out, since the server makes it anew.
 func (e *encoder) serverTool(use *contentv1.ToolUse) {
-	switch {
-	case use.GetToolType() != contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
-		e.Body.BeginObject()
-		e.Body.TextMember("type", typeSearch)
-		e.Body.TextMember("id", use.GetId())
-		e.Body.RawMember("action", searchAction(use.GetArguments()))
-		e.Body.TextMember("status", statusCompleted)
-		e.Body.EndObject()
-	case use.GetName() != listTools:
-		e.Body.BeginObject()
+	isMCP := use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL
+	if isMCP && use.GetName() == listTools {
+		return
+	}
+	e.Body.BeginObject()
+	if isMCP {
 		e.Body.TextMember("type", typeMCPCall)
 		e.Body.TextMember("id", use.GetId())
 		e.Body.TextMember("server_label", use.GetContext())
@@ -140,8 +125,13 @@ func (e *encoder) serverTool(use *contentv1.ToolUse) {
 		if use.Error != nil {
 			e.Body.TextObjectMember("error", "type", "mcp_tool_execution_error", "content", use.GetError())
 		}
-		e.Body.EndObject()
+	} else {
+		e.Body.TextMember("type", typeSearch)
+		e.Body.TextMember("id", use.GetId())
+		e.Body.RawMember("action", searchAction(use.GetArguments()))
+		e.Body.TextMember("status", statusCompleted)
 	}
+	e.Body.EndObject()
 }
 
 // searchAction is the action of a search: the server's own, or one for the query of another vendor's.
@@ -154,13 +144,13 @@ func searchAction(arguments string) string {
 	case "search", "open_page", "find", "find_in_page":
 		return arguments
 	}
+	query, said := given.Get("query")
+	if !said {
+		query = arguments
+	}
 	action := &orderedjson.Object{}
 	action.Set("type", "search")
-	if query, ok := given.Get("query"); ok {
-		action.Set("query", query)
-	} else {
-		action.Set("query", arguments)
-	}
+	action.Set("query", query)
 	return string(orderedjson.Append(nil, action))
 }
 
@@ -170,5 +160,5 @@ func codeText(use *contentv1.ToolUse) *contentv1.Content {
 	if use.Error != nil {
 		said = use.GetError()
 	}
-	return &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: "code_interpreter: " + use.GetArguments() + "\n\n" + said}}}
+	return chat.TextPart("code_interpreter: " + use.GetArguments() + "\n\n" + said)
 }

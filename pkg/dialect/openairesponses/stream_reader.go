@@ -3,8 +3,6 @@ package openairesponses
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -37,6 +35,12 @@ const (
 	maxParts = 1024
 )
 
+// grown are the events of pieces, with the type of the part that grows; arguments are of no part.
+var grown = map[string]string{
+	eventText + ".delta": partText, eventRefusal + ".delta": partRefusal, eventReasoning + ".delta": partReasoning, eventSummary + ".delta": partSummary,
+	eventArguments + ".delta": "",
+}
+
 // NewStreamReader implements dialect.Codec.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
@@ -48,7 +52,7 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 // items and parts may skip some: servers count them in different ways.
 type streamReader struct {
 	whole response
-	items map[int]*growing // by place
+	items dialect.Places[growing]
 	calls int32
 	done  bool
 }
@@ -67,7 +71,7 @@ type growing struct {
 
 // growingParts are parts that grow.
 type growingParts struct {
-	parts map[int]*growingText // by place
+	parts dialect.Places[growingText]
 	// said is the text of all pieces, and next the place after the last part.
 	said strings.Builder
 	next int
@@ -103,11 +107,11 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 		return nil, s.state(&e)
 	case eventAdded, eventItemDone:
 		return s.item(&e)
-	case eventText + ".delta", eventRefusal + ".delta", eventReasoning + ".delta", eventSummary + ".delta", eventArguments + ".delta":
-		return s.grow(&e)
-	default:
-		return nil, nil
 	}
+	if _, grows := grown[e.Type]; grows {
+		return s.grow(&e)
+	}
+	return nil, nil
 }
 
 // state takes an event that contains the answer in its present state.
@@ -133,9 +137,9 @@ func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
 	if e.Item == nil {
 		return nil, malformed(fmt.Errorf("%s has no item", e.Type))
 	}
-	g, err := s.at(e.OutputIndex)
+	g, _, err := s.items.At(e.OutputIndex, maxItems, "an item")
 	if err != nil {
-		return nil, err
+		return nil, malformed(err)
 	}
 	var deltas []*modelv1.GenerateDelta
 	if e.Item.Type == typeCall && g.item.Type != typeCall {
@@ -160,37 +164,19 @@ func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
 	return deltas, nil
 }
 
-// at returns the item at a place, which may be a new one.
-func (s *streamReader) at(place int) (*growing, error) {
-	if place < 0 || place >= maxItems {
-		return nil, malformed(fmt.Errorf("an item at place %d", place))
-	}
-	if s.items == nil {
-		s.items = map[int]*growing{}
-	}
-	if s.items[place] == nil {
-		s.items[place] = &growing{}
-	}
-	return s.items[place], nil
-}
-
 // grow takes a piece of an item.
 func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
-	g := s.items[e.OutputIndex]
+	g := s.items.Get(e.OutputIndex)
 	if g == nil {
 		return nil, malformed(fmt.Errorf("a piece of item %d, which has not begun", e.OutputIndex))
 	}
-	switch e.Type {
-	case eventArguments + ".delta":
+	switch kind := grown[e.Type]; kind {
+	case "":
 		return g.addArguments(e.Delta.Text), nil
-	case eventSummary + ".delta":
-		return g.summary.add(e.SummaryIndex, partSummary, e.Delta.Text)
-	case eventReasoning + ".delta":
-		return g.texts.add(e.ContentIndex, partReasoning, e.Delta.Text)
-	case eventRefusal + ".delta":
-		return g.texts.add(e.ContentIndex, partRefusal, e.Delta.Text)
+	case partSummary:
+		return g.summary.add(e.SummaryIndex, kind, e.Delta.Text)
 	default:
-		return g.texts.add(e.ContentIndex, partText, e.Delta.Text)
+		return g.texts.add(e.ContentIndex, kind, e.Delta.Text)
 	}
 }
 
@@ -204,22 +190,19 @@ func (g *growing) addArguments(piece string) []*modelv1.GenerateDelta {
 
 // add adds a piece to the part at a place, which may be a new one.
 func (g *growingParts) add(place int, kind, piece string) ([]*modelv1.GenerateDelta, error) {
-	if place < 0 || place >= maxParts {
-		return nil, malformed(fmt.Errorf("a part at place %d", place))
-	}
-	if piece == "" {
+	if piece == "" && place >= 0 && place < maxParts {
 		return nil, nil
 	}
-	if g.parts == nil {
-		g.parts = map[int]*growingText{}
+	text, isNew, err := g.parts.At(place, maxParts, "a part")
+	if err != nil {
+		return nil, malformed(err)
 	}
-	shown, text := piece, g.parts[place]
-	if text == nil {
-		if kind == partSummary && len(g.parts) > 0 {
+	shown := piece
+	if isNew {
+		if kind == partSummary && g.parts.Len() > 1 {
 			shown = summaryBreak + piece
 		}
-		text = &growingText{kind: kind}
-		g.parts[place], g.next = text, max(g.next, place+1)
+		text.kind, g.next = kind, max(g.next, place+1)
 	}
 	text.WriteString(piece)
 	g.said.WriteString(piece)
@@ -263,7 +246,7 @@ func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
 }
 
 // Started implements dialect.StreamReader. The server's first events only state that it has accepted the request.
-func (s *streamReader) Started() bool { return len(s.items) > 0 || s.done }
+func (s *streamReader) Started() bool { return s.items.Len() > 0 || s.done }
 
 // Done implements dialect.StreamReader.
 func (s *streamReader) Done() bool { return s.done }
@@ -278,8 +261,8 @@ func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.messag
 func (s *streamReader) Response() dialect.Response {
 	if !s.done || len(s.whole.Items) == 0 {
 		s.whole.Items = nil
-		for _, place := range slices.Sorted(maps.Keys(s.items)) {
-			s.whole.Items = append(s.whole.Items, s.items[place].whole())
+		for it := range s.items.All() {
+			s.whole.Items = append(s.whole.Items, it.whole())
 		}
 	}
 	return &s.whole
@@ -293,20 +276,11 @@ func (g *growing) whole() item {
 	it := g.item
 	it.Whole = nil
 	it.Content, it.Summary, it.Arguments = nil, nil, dialect.Arguments(g.arguments.String())
-	for _, text := range g.texts.inOrder() {
+	for text := range g.texts.parts.All() {
 		it.Content = append(it.Content, part{Type: text.kind, Text: text.String(), Refusal: text.String()})
 	}
-	for _, text := range g.summary.inOrder() {
+	for text := range g.summary.parts.All() {
 		it.Summary = append(it.Summary, part{Type: text.kind, Text: text.String()})
 	}
 	return it
-}
-
-// inOrder returns the parts in the order of their places.
-func (g *growingParts) inOrder() []*growingText {
-	all := make([]*growingText, 0, len(g.parts))
-	for _, place := range slices.Sorted(maps.Keys(g.parts)) {
-		all = append(all, g.parts[place])
-	}
-	return all
 }

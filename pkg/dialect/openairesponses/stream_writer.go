@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -25,7 +26,6 @@ type streamWriter struct {
 	*dialect.EventWriter
 	*repeated
 	meta     dialect.ResponseMeta
-	started  bool
 	sequence int64
 	// items are the items that are done, by place.
 	items []string
@@ -84,12 +84,8 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 	}
 }
 
-// start writes the first events, once.
-func (s *streamWriter) start() {
-	if s.started {
-		return
-	}
-	s.started = true
+// WriteBegin implements dialect.PieceWriter.
+func (s *streamWriter) WriteBegin() {
 	for _, kind := range []string{eventCreated, eventInProgress} {
 		s.answer(kind, &answer{repeated: s.repeated, meta: s.meta, status: statusInProgress})
 	}
@@ -103,32 +99,16 @@ func (s *streamWriter) answer(kind string, a *answer) {
 	})
 }
 
-// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format has but one.
+// Write implements dialect.StreamWriter. The format knows but one choice.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
-	if d.GetChoice() != 0 {
-		return s.Flush()
-	}
-	s.start()
-	switch piece := d.GetPiece().(type) {
-	case *modelv1.GenerateDelta_Text:
-		s.said.Text.WriteString(piece.Text)
-		s.grow(textEvents, piece.Text)
-	case *modelv1.GenerateDelta_Reasoning:
-		s.said.Reasoning.WriteString(piece.Reasoning)
-		s.grow(summaryEvents, piece.Reasoning)
-	case *modelv1.GenerateDelta_ToolCall:
-		s.growCall(piece.ToolCall)
-	case *modelv1.GenerateDelta_Part:
-		s.said.Sealed = true
-		s.part(piece.Part)
-	}
+	s.said.Add(d, s)
 	return s.Flush()
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
-	s.start()
+	s.said.Begin(s)
 	a := newAnswer(output, s.meta, s.repeated)
 	if len(output.GetChoices()) > 0 {
 		s.logprobs = output.GetChoices()[0].GetLogprobs()
@@ -177,13 +157,25 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 		}
 	}
 	for piece := range s.said.RestOfCalls(m.GetToolCalls()) {
-		s.growCall(piece)
+		s.WriteCall(piece)
 	}
 	for i, call := range m.GetToolCalls() {
 		if open := s.calls[int32(i)]; open.named.Custom {
-			open.arguments = customText(call)
+			open.arguments = toolname.Text(call)
 		}
 	}
+}
+
+// WriteText implements dialect.PieceWriter.
+func (s *streamWriter) WriteText(piece string) { s.grow(textEvents, piece) }
+
+// WriteReasoning implements dialect.PieceWriter.
+func (s *streamWriter) WriteReasoning(piece string) { s.grow(summaryEvents, piece) }
+
+// WritePart implements dialect.PieceWriter.
+func (s *streamWriter) WritePart(part *contentv1.Content) {
+	s.said.Sealed = true
+	s.part(part)
 }
 
 // grow writes a piece of a part, in the open item if that is of the kind.
@@ -240,7 +232,7 @@ func (p *partEvents) writePart(w *jsonwrite.Writer, text string) {
 	if p == textEvents {
 		writeText(w, &contentv1.Text{Text: text})
 	} else {
-		writePart(w, p.part, p.member, text)
+		w.TextObject("type", p.part, p.member, text)
 	}
 }
 
@@ -311,8 +303,8 @@ func (s *streamWriter) end(part *contentv1.Content, status string) {
 	s.itemEvent(eventItemDone, open.place)
 }
 
-// growCall writes a piece of a call, and opens the call if it is the first.
-func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
+// WriteCall implements dialect.PieceWriter: it writes a piece of a call, and opens the call if it is the first.
+func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
 	call := s.calls[piece.GetIndex()]
 	if call == nil {
 		s.end(nil, statusCompleted)
@@ -321,7 +313,6 @@ func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
 		s.items = append(s.items, call.item(statusInProgress))
 		s.itemEvent(eventAdded, call.place)
 	}
-	s.said.Calls.Add(piece)
 	if piece.GetArguments() == "" {
 		return
 	}

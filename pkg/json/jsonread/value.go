@@ -56,3 +56,19 @@ func begins(document string, bracket byte) bool {
 	trimmed := strings.TrimLeft(document, " \t\r\n")
 	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))
 }
+
+// UnmarshalTyped decodes an object whose member `type` says what it is: all of it if the type is known, and else its
+// type alone, into kind. Members of other types may have the names of these, and be something else.
+func UnmarshalTyped(doc []byte, into any, known map[string]bool, kind *string) error {
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := Unmarshal(doc, &head); err != nil {
+		return err
+	}
+	if !known[head.Type] {
+		*kind = head.Type
+		return nil
+	}
+	return Unmarshal(doc, into)
+}

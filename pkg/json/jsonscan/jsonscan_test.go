@@ -219,3 +219,19 @@ func TestWhatIsNestedTooDeeplyIsRefused(t *testing.T) {
 	quoted := []byte(`{"a":"` + strings.Repeat("[", 10_000) + `"}`)
 	require.NoError(t, jsonscan.Object(quoted, []string{"a"}, found), "nor is a text")
 }
+
+// Text reads what encoding/json does, and nothing else.
+func FuzzText(f *testing.F) {
+	for _, value := range []string{`"a"`, `""`, `"`, `"a" `, `"a"b"`, `"\u00e9\n"`, "\"\x01\"", "\"\xff\"", `"é"`, `"a\"`, `1`, `null`, ` "a"`} {
+		f.Add([]byte(value))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		var want string
+		isText := len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &want) == nil
+		got, ok := jsonscan.Text(value)
+		assert.Equal(t, isText, ok)
+		if ok {
+			assert.Equal(t, want, got)
+		}
+	})
+}

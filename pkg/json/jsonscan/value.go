@@ -7,7 +7,13 @@ import (
 
 // Text reads a value that is a text; ok is false for any other.
 func Text(value []byte) (text string, ok bool) {
-	if len(value) < 2 || value[0] != '"' || json.Unmarshal(value, &text) != nil {
+	if len(value) < 2 || value[0] != '"' {
+		return "", false
+	}
+	if end := 1 + Plain(value[1:]); end == len(value)-1 && value[end] == '"' {
+		return string(value[1:end]), true // Most texts need no more.
+	}
+	if json.Unmarshal(value, &text) != nil {
 		return "", false
 	}
 	return text, true

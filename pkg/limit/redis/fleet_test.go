@@ -339,6 +339,7 @@ func TestAProcessStartsWithoutRedis(t *testing.T) {
 		assert.Equal(t, 10, f.replicas["a"].here(t).InUse)
 		_, err := f.replicas["a"].limiter.SetMax(t.Context(), "k", 3)
 		require.ErrorContains(t, err, "redis does not answer")
+		require.ErrorContains(t, err, "was not changed")
 		assert.Equal(t, 30, f.replicas["a"].pool(t).Limit, "a change that was refused has no effect")
 		require.NoError(t, server.Run(context.Background()))
 		time.Sleep(5 * time.Second)

@@ -16,11 +16,15 @@ import (
 )
 
 // exchanged counts the exchanges of pools with Redis, by the calls of scripts.
-func (r *replica) exchanged(t *testing.T) int {
+func (r *replica) exchanged(t *testing.T) int { return r.called(t, "evalsha") }
+
+// called counts the calls of a command.
+func (r *replica) called(t *testing.T, command string) int {
 	info, err := r.client.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
-	_, evalsha, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
-	calls, err := strconv.Atoi(evalsha[:strings.IndexByte(evalsha, ',')])
+	_, stat, found := strings.Cut(info, "cmdstat_"+command+":calls=")
+	require.True(t, found, info)
+	calls, err := strconv.Atoi(stat[:strings.IndexByte(stat, ',')])
 	require.NoError(t, err)
 	return calls
 }

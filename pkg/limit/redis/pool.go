@@ -39,15 +39,18 @@ type pool struct {
 	asked, short bool
 	// quiet is set while this process has no lease and wants none, lost if Redis does not have the pool.
 	quiet, lost bool
+	// fault is why the answer of Redis for this pool cannot be used; nil if it can.
+	fault error
 }
 
 // base is a rule as Redis has it.
 type base struct {
 	version, historyAt int64
-	state, history     string
+	state              string
+	history            *limit.History
 }
 
-// rule returns the rule. Its texts were decoded before.
+// rule returns the rule. Its text was decoded before.
 func (b base) rule() *limit.Rule {
 	rule, err := limit.DecodeRule(b.state, b.history)
 	if err != nil {
@@ -87,9 +90,9 @@ func (p *pool) observe() {
 	}
 }
 
-// ask asks for an exchange before the next tick. While Redis is away each tick tries.
+// ask asks for an exchange before the next tick. While Redis does not answer, or not usably, each tick tries.
 func (p *pool) ask() {
-	if p.limiter.away {
+	if p.limiter.away || p.fault != nil {
 		return
 	}
 	p.asked = true
@@ -132,7 +135,7 @@ func (p *pool) rebuild() {
 func (p *pool) expire(now time.Time) {
 	switch {
 	case now.Before(p.lease) || p.rule == nil:
-	case p.limiter.away:
+	case p.limiter.away || p.fault != nil:
 		p.gate.SetSlots(max(1, p.rule.Limit()/p.limiter.replicas))
 	default:
 		p.gate.SetSlots(0)

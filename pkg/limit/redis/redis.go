@@ -22,9 +22,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/redisclient"
@@ -81,6 +84,9 @@ type Limiter struct {
 	wake    chan struct{}
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+
+	// refreshing lets lists that come at once ask Redis once.
+	refreshing singleflight.Group
 
 	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a context.
 	turn chan struct{}
@@ -185,7 +191,8 @@ func (l *Limiter) Pools(ctx context.Context) ([]limit.Pool, error) {
 	return states, nil
 }
 
-// SetMax implements limit.Limiter. While Redis is away it fails with UNAVAILABLE (STORE_UNAVAILABLE).
+// SetMax implements limit.Limiter. While Redis is away it fails with UNAVAILABLE (STORE_UNAVAILABLE); where Redis took the
+// request and did not answer, the limit may be changed all the same, and the error says so.
 func (l *Limiter) SetMax(ctx context.Context, key string, n int) (limit.Pool, error) {
 	if n < 1 {
 		return limit.Pool{}, limit.ErrTooLow
@@ -203,10 +210,13 @@ func (l *Limiter) SetMax(ctx context.Context, key string, n int) (limit.Pool, er
 	l.mu.Unlock()
 	err := l.sync(ctx, p)
 	l.mu.Lock()
-	if p.withdraw(change) {
-		return limit.Pool{}, rpcerr.StoreUnavailable("io", l.cfg.TTL, "the limit was not changed, since redis does not answer: %w; try again when it does", cmp.Or(err, errForestalled))
+	if !p.withdraw(change) {
+		return p.state(), nil
 	}
-	return p.state(), nil
+	if refused := (*net.OpError)(nil); err == nil || errors.As(err, &refused) && refused.Op == "dial" {
+		return limit.Pool{}, rpcerr.StoreUnavailable("io", l.cfg.TTL, "the limit was not changed, since redis does not answer: %w; try again when it does", cmp.Or(err, p.fault, errForestalled))
+	}
+	return limit.Pool{}, rpcerr.StoreUnavailable("io", l.cfg.TTL, "redis does not answer, and the limit may have been changed: %w; look at it when it does", err)
 }
 
 // errForestalled is the cause if other replicas wrote before each attempt to write.

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -28,16 +27,16 @@ func newScripts() scripts {
 	return scripts{sync: redis.NewScript(syncText), register: redis.NewScript(registerText)}
 }
 
-// call runs scripts in one round trip. A server that does not have them, as after a restart, is given them.
+// call runs scripts in one round trip. It does not fail for faults of single keys, which the calls have. A server that does not have them, as after a restart, is given them.
 func (l *Limiter) call(ctx context.Context, add func(redis.Pipeliner) []*redis.Cmd) error {
 	for range 2 {
 		pipe := l.cfg.Client.Pipeline()
 		calls := add(pipe)
 		_, err := pipe.Exec(ctx)
-		// Nil is an answer, and may hide the error of a later call.
-		if errors.Is(err, redis.Nil) {
+		// An answer for one key may hide the error of a later call.
+		if answered(err) {
 			err = nil
-			if i := slices.IndexFunc(calls, func(c *redis.Cmd) bool { return c.Err() != nil && !errors.Is(c.Err(), redis.Nil) }); i >= 0 {
+			if i := slices.IndexFunc(calls, func(c *redis.Cmd) bool { return !answered(c.Err()) }); i >= 0 {
 				err = calls[i].Err()
 			}
 		}
@@ -53,12 +52,21 @@ func (l *Limiter) call(ctx context.Context, add func(redis.Pipeliner) []*redis.C
 	return errors.New("the server forgets scripts")
 }
 
+// answered reports whether a call with an error was answered: with nothing, or with a fault of what its key holds, as a
+// wrong type or a value at which the script fails. Other errors, such as LOADING or READONLY, are the server's.
+func answered(err error) bool {
+	return err == nil || errors.Is(err, redis.Nil) || slices.ContainsFunc(
+		[]string{"WRONGTYPE", "user_script:", "Error running script"}, // The last two are those of Redis 7, and before it.
+		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) },
+	)
+}
+
 // send runs sync.lua for each exchange, and enters pools into the register that Redis may not have.
 func (l *Limiter) send(ctx context.Context, exchanges []*exchange) error {
 	return l.call(ctx, func(pipe redis.Pipeliner) []*redis.Cmd {
 		calls := make([]*redis.Cmd, 0, len(exchanges))
 		for _, x := range exchanges {
-			x.answer = l.scripts.sync.EvalSha(ctx, pipe, []string{l.cfg.Client.Prefix + "limit:" + x.pool.key}, x.arguments(l)...)
+			x.answer = l.scripts.sync.EvalSha(ctx, pipe, []string{l.redisKey(x.pool)}, x.arguments(l)...)
 			calls = append(calls, x.answer)
 			if x.lost {
 				calls = append(calls, l.enter(ctx, pipe, poolsKey, keep, x.pool.key))
@@ -68,6 +76,9 @@ func (l *Limiter) send(ctx context.Context, exchanges []*exchange) error {
 	})
 }
 
+// redisKey is the key of a pool's hash.
+func (l *Limiter) redisKey(p *pool) string { return l.cfg.Client.Prefix + "limit:" + p.key }
+
 // enter runs register.lua.
 func (l *Limiter) enter(ctx context.Context, pipe redis.Pipeliner, register string, life time.Duration, members ...any) *redis.Cmd {
 	args := append([]any{life.Milliseconds(), keep.Milliseconds(), l.clock()}, members...)
@@ -75,9 +86,9 @@ func (l *Limiter) enter(ctx context.Context, pipe redis.Pipeliner, register stri
 }
 
 func (x *exchange) arguments(l *Limiter) []any {
-	history := x.next.history
-	if history == x.known.history && !x.lost {
-		history = "" // It is long, and Redis has it.
+	var history string
+	if x.write && (x.next.history != x.known.history || x.lost) { // It is long, and Redis has it otherwise.
+		history = x.next.history.Text()
 	}
 	return []any{
 		x.replica, l.cfg.TTL.Milliseconds(), keep.Milliseconds(), l.clock(),
@@ -111,16 +122,20 @@ func (x *exchange) read() (*answer, error) {
 	}
 	a := &answer{
 		clock:   time.UnixMilli(numbers[0]).UTC(),
-		rule:    base{version: numbers[1], historyAt: numbers[2], state: texts[0], history: texts[1]},
+		rule:    base{version: numbers[1], historyAt: numbers[2], state: texts[0], history: x.known.history},
 		swapped: numbers[3] == 1,
 		grant:   int(numbers[4]),
 		others:  others{inUse: int(numbers[5]), peak: int(numbers[6]), waiting: int(numbers[7])},
 	}
-	if a.rule.state != "" {
-		_, err = limit.DecodeRule(a.rule.state, cmp.Or(a.rule.history, x.known.history))
+	if texts[1] != "" {
+		if a.rule.history, err = limit.DecodeHistory(texts[1]); err != nil {
+			return nil, fmt.Errorf("the history of %s: %w", x.pool.key, err)
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the rule of %s: %w", x.pool.key, err)
+	if a.rule.state != "" {
+		if _, err = limit.DecodeRule(a.rule.state, a.rule.history); err != nil {
+			return nil, fmt.Errorf("the rule of %s: %w", x.pool.key, err)
+		}
 	}
 	return a, nil
 }
@@ -159,13 +174,16 @@ func (l *Limiter) beat(ctx context.Context) error {
 		return err
 	}
 	n, err := replicas.Int()
+	if err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A register that was lost fills again as the others beat: a lower number counts once it has lasted.
 	if now := time.Now(); n >= l.replicas || now.Sub(l.agreed) >= l.cfg.TTL {
 		l.replicas, l.agreed = max(n, 1), now
 	}
-	return err
+	return nil
 }
 
 // registered returns the keys of the pools that any replica has used, the last ones if there are many.

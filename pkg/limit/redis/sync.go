@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -165,8 +164,9 @@ func (l *Limiter) take(ctx context.Context, exchanges []*exchange, err error) ([
 		if err != nil {
 			break
 		}
-		var a *answer
-		if a, err = x.read(); err == nil && x.pool.take(x, a) {
+		a, fault := x.read()
+		x.pool.judge(ctx, fault)
+		if fault == nil && x.pool.take(x, a) {
 			again = append(again, x.pool)
 		}
 	}
@@ -195,6 +195,24 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	}
 }
 
+// judge records whether Redis's answer for the pool can be used, and logs where that has changed. While it cannot, the
+// process has its lease until that expires, and then its part of the limit; the other pools are shared.
+func (p *pool) judge(ctx context.Context, fault error) {
+	if (fault == nil) != (p.fault == nil) {
+		if log := p.limiter.cfg.Logger; fault != nil {
+			log.WarnContext(ctx, "the limit of an account cannot be read from redis: each replica uses its equal part; if no later version wrote it, delete the key",
+				"key", p.limiter.redisKey(p), "error", fault)
+		} else {
+			log.InfoContext(ctx, "the limit of an account is shared again", "key", p.limiter.redisKey(p))
+		}
+	}
+	if p.fault = fault; fault != nil {
+		now := time.Now()
+		p.expire(now)
+		p.quiet = p.leaves(now)
+	}
+}
+
 // take takes an answer, nil if Redis does not have the pool, and reports whether another round is needed.
 func (p *pool) take(x *exchange, a *answer) (again bool) {
 	if a == nil {
@@ -206,15 +224,19 @@ func (p *pool) take(x *exchange, a *answer) (again bool) {
 	p.learn(x, a)
 	p.others = a.others
 	p.lease = x.sent.Add(p.limiter.cfg.TTL)
-	if now.Before(p.lease) {
+	stale := x.write && !a.swapped
+	switch {
+	case now.Before(p.lease) && stale: // By a limit that this process knows to be too high, maybe: the next round gives the rest.
+		p.gate.SetSlots(min(a.grant, p.gate.Slots()))
+	case now.Before(p.lease):
 		p.gate.SetSlots(a.grant)
-	} else { // The process was stopped while the answer waited.
+	default: // The process was stopped while the answer waited.
 		p.expire(now)
 	}
 	p.counted = max(x.held, a.grant)
 	p.short = a.grant < x.want
 	p.quiet = p.counted == 0 && x.want == 0 && p.gate.Waiting() == 0
-	return x.write && !a.swapped || p.held() < p.counted || p.gate.Waiting() > 0 && !p.short
+	return stale || p.held() < p.counted || p.gate.Waiting() > 0 && !p.short
 }
 
 // learn brings the rule up to date.
@@ -226,7 +248,7 @@ func (p *pool) learn(x *exchange, a *answer) {
 		p.lost = false
 		return
 	}
-	p.base.history = cmp.Or(a.rule.history, p.base.history)
+	p.base.history = a.rule.history
 	if a.rule.state != "" {
 		p.base.state = a.rule.state
 		p.lost = false
@@ -234,8 +256,20 @@ func (p *pool) learn(x *exchange, a *answer) {
 	}
 }
 
-// refresh exchanges all pools that are in use or were not long ago, those that only other replicas have used too.
+// refresh asks Redis for all pools, or waits for another caller who does; at most until ctx ends.
 func (l *Limiter) refresh(ctx context.Context) {
+	asked := l.refreshing.DoChan("", func() (any, error) {
+		l.lookAtAll(context.WithoutCancel(ctx))
+		return nil, nil
+	})
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+}
+
+// lookAtAll exchanges all pools that are in use or were not long ago, those that only other replicas have used too.
+func (l *Limiter) lookAtAll(ctx context.Context) {
 	registered := map[*pool]bool{}
 	if l.beat(ctx) == nil {
 		keys := l.registered(ctx)

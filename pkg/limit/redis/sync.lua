@@ -36,9 +36,9 @@ if born and born > now then
 end
 
 -- A store without the pool, or with an older rule than a replica knows, has lost what it held. The replica brings it.
-local lost = not version or version < known
+local lost = not version or version < known or not historyAt
 if lost then
-  if rule == '' then
+  if rule == '' or history == '' then -- The replica believes that the store has it, and is to send all of it.
     return false
   end
   version, born, leases = known, now, {}

@@ -31,9 +31,9 @@ type example struct {
 }
 
 var (
-	inPython = example{"python", ".tools/worker-python/proto.stamp", func(root string) ([]string, []string) {
-		return []string{filepath.Join(root, ".tools/venv-worker/bin/python"), filepath.Join(root, "examples/worker-python/worker.py")},
-			[]string{"PYTHONPATH=" + filepath.Join(root, ".tools/worker-python"), "PYTHONDONTWRITEBYTECODE=1"}
+	inPython = example{"python", ".tools/venv-python/requirements.stamp", func(root string) ([]string, []string) {
+		return []string{filepath.Join(root, ".tools/venv-python/bin/python"), filepath.Join(root, "examples/worker-python/worker.py")},
+			[]string{"PYTHONPATH=" + filepath.Join(root, "clients/python/src"), "PYTHONDONTWRITEBYTECODE=1"}
 	}}
 	inNode = example{"node", ".tools/worker-node/package-lock.stamp", func(root string) ([]string, []string) {
 		return []string{"node", filepath.Join(root, "examples/worker-node/worker.js")}, []string{"NODE_PATH=" + filepath.Join(root, ".tools/worker-node/node_modules")}
@@ -61,7 +61,7 @@ func (e example) begin(h *home) *helper {
 	argv, env := e.command(root)
 	w := &helper{h: h, cmd: exec.Command(argv[0], argv[1:]...), exited: make(chan struct{}), waiting: make(chan struct{})}
 	w.cmd.Dir = filepath.Dir(h.dir)
-	w.cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+w.cmd.Dir, "EVALFLEET_ADDRESS="+h.address(), "EVALFLEET_TOKEN="+h.token())
+	w.cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+w.cmd.Dir, "EVALFLEET_ADDRESS="+h.address(), "EVALFLEET_SERVER="+h.address(), "EVALFLEET_TOKEN="+h.token())
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := w.cmd.StdoutPipe()
 	require.NoError(h.t, err)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 from evalfleet import exceptions
@@ -82,7 +83,8 @@ def recorded_call(error: EvalfleetError) -> messages.ModelCall | None:
     cause = error.__cause__
     if not isinstance(cause, grpc.aio.AioRpcError):
         return None
-    for key, value in cause.trailing_metadata() or ():
+    metadata: Any = cause.trailing_metadata()
+    for key, value in metadata or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             for detail in status_pb2.Status.FromString(value).details:
                 if detail.Is(messages.ModelCall.DESCRIPTOR):

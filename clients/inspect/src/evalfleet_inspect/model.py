@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from logging import getLogger
+from pathlib import Path
 from typing import Any, Literal
 
+from evalfleet.blobs import AsyncBlobs
 from evalfleet.connection import Connection, Stream, Stubs
 from evalfleet.exceptions import CapabilityUnsupported, ConnectionQueueFull, EvalfleetError
 from evalfleet.model.v1 import model_service_pb2 as calls
@@ -39,7 +41,7 @@ from inspect_ai.util import warn_once
 from typing_extensions import override
 
 from .attribution import attribution
-from .connection import Target, apart, connection
+from .connection import Target, apart, cancellable, connection
 from .errors import ModelServerError, model_error, prerequisites, recorded_call
 from .messages import message_from_proto, messages_to_proto, to_json
 from .options import cache_to_proto, choice_to_proto, config_to_proto, tools_to_proto
@@ -108,19 +110,21 @@ class EvalfleetModelAPI(ModelAPI):
             self._fixed.fallbacks = fallbacks
         self._cache = _policy(cache)
         self._done: list[str] = []
-        self._check(config)
+        with prerequisites(f"model evalfleet/{model_name}"):
+            self._warn(apart(self._target, lambda server: self._check(server, config, model_args)))
 
-    def _check(self, config: GenerateConfig) -> None:
+    async def _check(
+        self, server: Connection, config: GenerateConfig, model_args: dict[str, Any]
+    ) -> calls.GenerateResponse:
         """Finds out before the first sample what would fail in each: no server, no key, an unknown model."""
-
-        async def validate(server: Connection) -> calls.GenerateResponse:
-            request = self._request([], [], "auto", config, server)
-            request.validate_only = True
-            request.ClearField("request_id")
-            return await server.call(lambda stubs: stubs.models.Generate, request)
-
-        with prerequisites(f"model evalfleet/{self.model_name}"):
-            self._warn(apart(self._target, validate))
+        script = _script(self.model_name, model_args)
+        if script is not None:
+            body = await AsyncBlobs(server).put(script)
+            self._fixed.model_args_json = to_json({**model_args, "script": f"blob:{body.hash}"})
+        request = self._request([], [], "auto", config, server)
+        request.validate_only = True
+        request.ClearField("request_id")
+        return await server.call(lambda stubs: stubs.models.Generate, request)
 
     # ---- calls
 
@@ -136,9 +140,9 @@ class EvalfleetModelAPI(ModelAPI):
         request = self._request(input, tools, tool_choice, config, server)
         try:
             if model_stream_requested():
-                response = await self._streamed(server, request)
+                response = await cancellable(self._streamed(server, request))
             else:
-                response = await server.call(lambda stubs: stubs.models.Generate, request)
+                response = await cancellable(server.call(lambda stubs: stubs.models.Generate, request))
         except asyncio.CancelledError:
             cancel = calls.CancelGenerateRequest(parent=request.parent, request_id=request.request_id)
             server.later(server.call(lambda stubs: stubs.models.CancelGenerate, cancel))
@@ -257,7 +261,7 @@ class EvalfleetModelAPI(ModelAPI):
             messages=messages_to_proto(conversation),
         )
         try:
-            response = await server.call(lambda stubs: stubs.models.CountTokens, request)
+            response = await cancellable(server.call(lambda stubs: stubs.models.CountTokens, request))
         except EvalfleetError as error:
             raise model_error(error) from error
         return response.message_tokens
@@ -285,7 +289,7 @@ class EvalfleetModelAPI(ModelAPI):
             instructions=instructions or "",
         )
         try:
-            response = await server.call(lambda stubs: stubs.models.Compact, request)
+            response = await cancellable(server.call(lambda stubs: stubs.models.Compact, request))
         except CapabilityUnsupported as error:
             raise NotImplementedError(str(error)) from error
         except EvalfleetError as error:
@@ -350,6 +354,12 @@ async def _delta(delta: calls.GenerateDelta, names: dict[int, tuple[str, str]]) 
         )
     else:
         report_model_stream_progress()
+
+
+def _script(model: str, model_args: dict[str, Any]) -> Path | None:
+    """The file with the script of a scripted model, which travels as a body, as with the command line."""
+    script = model_args.get("script")
+    return Path(script) if model.startswith("mockllm/") and isinstance(script, str) and Path(script).is_file() else None
 
 
 def _user(text: str) -> ChatMessage:

@@ -33,7 +33,7 @@ from typing_extensions import override
 
 from .attribution import attribution, sample_label
 from .config import SandboxConfig, resolve
-from .connection import Target, connection
+from .connection import Target, cancellable, connection
 from .errors import in_sandbox, prerequisites
 
 logger = getLogger(__name__)
@@ -146,7 +146,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         resolved = resolve(config)
         request = calls.CreateSandboxRequest(parent=server.parent, spec=resolved.spec(), validate_only=True)
         with prerequisites("the sandbox evalfleet cannot be made"):
-            await server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
+            await cancellable(server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request))
 
     @override
     @classmethod
@@ -162,7 +162,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         if resolved.create_timeout is not None:
             request.timeout.FromNanoseconds(round(resolved.create_timeout * 1e9))
         with in_sandbox():
-            sandbox = await _created(server, request)
+            sandbox = await cancellable(_created(server, request))
         leases(server).hold(sandbox.name, resolved.lease)
         return {"default": cls(server, sandbox)}
 
@@ -183,7 +183,7 @@ class EvalfleetSandbox(SandboxEnvironment):
     @classmethod
     async def task_cleanup(cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool) -> None:
         server = connection(Target())
-        left = await _listed(server, {OWNER: _process, TASK: task_name})
+        left = await listed(server, {OWNER: _process, TASK: task_name})
         if cleanup:
             await _delete(server, left)
         elif left:
@@ -201,7 +201,7 @@ class EvalfleetSandbox(SandboxEnvironment):
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:
         server = connection(Target())
-        left = await _listed(server, {})
+        left = await listed(server, {})
         chosen = [s for s in left if (OWNER in s.spec.labels if id is None else s.name.rpartition("/")[2] == id)]
         if id is not None and not chosen:
             print(f"no sandbox {id}; `evalfleet sandbox ls` shows those that live")
@@ -250,7 +250,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         key = _key()
         with in_sandbox(cmd[0] if cmd else ""):
             try:
-                result = await self._run(key, spec, stdin)
+                result = await cancellable(self._run(key, spec, stdin))
             except asyncio.CancelledError:
                 self._later(
                     lambda stubs: stubs.sandboxes.CancelExec, calls.CancelExecRequest(sandbox=self.name, request_id=key)
@@ -343,9 +343,9 @@ class EvalfleetSandbox(SandboxEnvironment):
         with in_sandbox(file):
             if len(body) <= WHOLE_BYTES:
                 request = calls.WriteFileRequest(sandbox=self.name, path=file, content=body)
-                await self._server.call(lambda stubs: stubs.sandboxes.WriteFile, request)
+                await cancellable(self._server.call(lambda stubs: stubs.sandboxes.WriteFile, request))
             else:
-                await self._upload(file, body)
+                await cancellable(self._upload(file, body))
 
     async def _upload(self, file: str, body: bytes) -> None:
         async def pieces() -> AsyncIterator[calls.UploadFileRequest]:
@@ -372,21 +372,21 @@ class EvalfleetSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         if PurePosixPath(file).name in ("", "..") or file.rstrip("/").endswith("/.") or file in (".", "./"):
             raise IsADirectoryError(21, "Is a directory", file)
+        with in_sandbox(file):
+            body = await cancellable(self._download(file))
+        return body.decode() if text else body
+
+    async def _download(self, file: str) -> bytes:
         body = bytearray()
 
         def reopen(stubs: Stubs) -> Stream[calls.DownloadFileResponse]:
-            request = calls.DownloadFileRequest(
-                sandbox=self.name,
-                path=file,
-                offset=len(body),
-                max_bytes=max(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE - len(body), 1),
-            )
+            room = max(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE - len(body), 1)
+            request = calls.DownloadFileRequest(sandbox=self.name, path=file, offset=len(body), max_bytes=room)
             return stubs.sandboxes.DownloadFile(request, metadata=self._server.metadata())
 
-        with in_sandbox(file):
-            async for piece in self._server.follow(reopen):
-                body += piece.chunk
-        return body.decode() if text else bytes(body)
+        async for piece in self._server.follow(reopen):
+            body += piece.chunk
+        return bytes(body)
 
     # ---- people
 
@@ -394,7 +394,7 @@ class EvalfleetSandbox(SandboxEnvironment):
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
         try:
             request = calls.GetSandboxRequest(name=self.name)
-            sandbox = await self._server.call(lambda stubs: stubs.sandboxes.GetSandbox, request)
+            sandbox = await cancellable(self._server.call(lambda stubs: stubs.sandboxes.GetSandbox, request))
         except EvalfleetError as error:
             raise ConnectionError(str(error)) from error
         if sandbox.state != sandboxes.SANDBOX_STATE_READY:
@@ -445,7 +445,8 @@ async def _abandon(server: Connection, request: calls.CreateSandboxRequest) -> N
         logger.warning("evalfleet: a sandbox that is no longer wanted ends with its lease: %s", error)
 
 
-async def _listed(server: Connection, labels: dict[str, str]) -> list[sandboxes.Sandbox]:
+async def listed(server: Connection, labels: dict[str, str]) -> list[sandboxes.Sandbox]:
+    """The sandboxes that live and have all of these labels."""
     request = calls.ListSandboxesRequest(parent=server.parent, page_size=1000, labels=labels)
     pages = server.pages(lambda stubs: stubs.sandboxes.ListSandboxes, request)
     return [sandbox async for page in pages for sandbox in page.sandboxes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -18,7 +18,7 @@ _by_reason: dict[str, type[EvalfleetError]] = {}
 class EvalfleetError(Exception):
     """A call failed. Its text says what to do about it.
 
-    Each reason has a class of its own in [evalfleet.exceptions][]; a reason that this version of the package does not
+    Each reason has a class of its own in `evalfleet.exceptions`; a reason that this version of the package does not
     know is an `EvalfleetError`.
     """
 
@@ -37,8 +37,6 @@ class EvalfleetError(Exception):
     """The fields of the request that are at fault, and what is wrong with each."""
     retry_after: float | None
     """Seconds after which the call may be repeated, if the server said so."""
-
-    _registered: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """The client of programs without asyncio: the same methods as the asynchronous classes, which wait.
 
 Nothing is implemented twice. Each client has a thread with an event loop, on which the asynchronous client runs; a
-method
-here hands the call to that loop and waits for its end.
+method here hands the call to that loop and waits for its end.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Loop:
             while (found := self.run(following())) is not None:
                 yield found[0]
         finally:
-            if hasattr(items, "aclose"):
+            if hasattr(items, "aclose") and not self._loop.is_closed():
                 self.run(items.aclose())
 
     def close(self) -> None:

@@ -23,8 +23,7 @@ class AsyncClient:
             print(await client.models.generate("openai/gpt-4o-mini", "Why is the sky blue?"))
 
     It finds server and token as the command line does: the server that holds the data directory, or EVALFLEET_SERVER
-    with EVALFLEET_TOKEN or
-    EVALFLEET_TOKEN_FILE. A process that was forked needs a client of its own.
+    with EVALFLEET_TOKEN or EVALFLEET_TOKEN_FILE. A process that was forked needs a client of its own.
 
     Args:
         server: `host:port`; default EVALFLEET_SERVER, else the server that holds the data directory.

@@ -42,6 +42,8 @@ MAX_MESSAGE_BYTES = 20 << 20
 exceeds."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between attempts of a call; each pause is twice the one before."""
+CLOSE_SECONDS = 5.0
+"""How long `close` waits for what is done in the background."""
 SILENCE_SECONDS = 60.0
 """A stream that sends nothing for so long, not even one of the heartbeats that come every 15 s, is taken for lost."""
 
@@ -111,9 +113,8 @@ class Connection:
     """A connection to a server, which is found and dialled on first use. It belongs to one event loop.
 
     Calls that fail because the server is away are repeated for `patience` seconds, if the protocol makes that safe:
-    the method is idempotent, or the call
-    has a key. A server that was found by its data directory is looked up again meanwhile, as it may be back at another
-    address.
+    the method is idempotent, or the call has a key. A server that was found by its data directory is looked up again
+    meanwhile, as it may be back at another address.
     """
 
     def __init__(
@@ -161,6 +162,10 @@ class Connection:
         return [("authorization", f"Bearer {self._server.token}")]
 
     async def _find(self) -> Server:
+        attempts = 0
+        while self._place.starting() and attempts * FIRST_PAUSE < self.patience:
+            attempts += 1
+            await asyncio.sleep(FIRST_PAUSE)
         try:
             return self._place.find()
         except ServerUnreachable:
@@ -207,7 +212,7 @@ class Connection:
     async def _call(
         self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
     ) -> Response:
-        request = await offload.put(request, self._put_blob)
+        request = await self.fit(request)
         attempts = Attempts(self, repeatable(request))
         while True:
             stubs = await self.stubs()
@@ -217,6 +222,10 @@ class Connection:
                 await attempts.bear(error)
             else:
                 return await offload.take(response, self._get_blob)
+
+    async def fit(self, request: Request) -> Request:
+        """The request, or one of the same content that fits into a message: its large values are stored as blobs."""
+        return await offload.put(request, self._put_blob)
 
     async def pages(
         self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
@@ -247,8 +256,10 @@ class Connection:
                 return
             except aio.AioRpcError as error:
                 await attempts.bear(error)
+            except EvalfleetError:  # Of a value that was offloaded; it may be a TimeoutError too.
+                raise
             except asyncio.TimeoutError:
-                pass
+                await attempts.bear_silence()
             finally:
                 stream.cancel()
 
@@ -288,11 +299,13 @@ class Connection:
         """Ends the connection, and the server if this client has started it."""
         if self._closed:
             return
-        for task in self._background:
-            task.cancel()
         if self._later:
-            await asyncio.wait(self._later, timeout=5)
+            await asyncio.wait(self._later, timeout=CLOSE_SECONDS)
         self._closed = True
+        left = [*self._background, *self._later]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
         if self._started is not None:
@@ -321,19 +334,30 @@ class Attempts:
         """Begins to count anew."""
         self._since = time.monotonic()
         self._pause = FIRST_PAUSE
+        self._silent = False
 
     async def bear(self, error: aio.AioRpcError) -> None:
         """Waits for the next attempt, or raises the failure if there should be none."""
         failure = self.failure(error)
         pause = max(failure.retry_after or 0.0, self._pause * random.uniform(0.8, 1.2))  # noqa: S311
         if failure.again == "no" or not (self._repeat or failure.again == "yes, not begun"):
-            raise failure from error
+            raise failure from None
         if time.monotonic() + pause - self._since > self._connection.patience:
-            raise failure from error
+            raise failure from None
         await asyncio.sleep(pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if isinstance(failure, ServerUnreachable):
             await self._connection.look_again()
+
+    async def bear_silence(self) -> None:
+        """Prepares the next attempt after one that brought nothing, or raises if that lasts."""
+        server = self._connection._server
+        if server is not None and self._silent:
+            raise ServerUnreachable(
+                f"the server at {server.address} accepts calls and does not answer them; restart it"
+            )
+        self._silent = True
+        await self._connection.look_again()
 
     def failure(self, error: aio.AioRpcError) -> EvalfleetError:
         """The exception for a failed call, with what this client knows about the server."""

@@ -43,19 +43,26 @@ class Place:
     """The data directory, or EVALFLEET_DATA_DIR. Default: `evalfleet` in $XDG_DATA_HOME or ~/.local/share."""
 
     def find(self, env: Mapping[str, str] = os.environ) -> Server:
-        """The server, or [evalfleet.exceptions.ServerUnreachable][] if the data directory has none."""
+        """The server, or `ServerUnreachable` if the data directory has none."""
         if address := self.server or env.get("EVALFLEET_SERVER"):
             if not address.rpartition(":")[0]:
                 raise ValueError(f"{address!r} is no address of a server; write host:port, such as 127.0.0.1:7460")
             return Server(address, self._token(env))
         folder = self.folder(env)
         holder = _holder(folder)
-        if holder is None:
+        if holder is None or not holder.get("address"):
             raise ServerUnreachable(
                 f"no server runs with the data directory {folder}; "
                 "run `evalfleet serve`, pass start=True, or name a server"
             )
         return Server(holder["address"], self._token(env), holder.get("version", ""))
+
+    def starting(self, env: Mapping[str, str] = os.environ) -> bool:
+        """Whether a server of the data directory starts, so that it has no address yet."""
+        if self.server or env.get("EVALFLEET_SERVER"):
+            return False
+        holder = _holder(self.folder(env))
+        return holder is not None and not holder.get("address")
 
     def folder(self, env: Mapping[str, str] = os.environ) -> Path:
         """The data directory."""
@@ -94,7 +101,7 @@ def _holder(folder: Path) -> dict[str, str] | None:
         pass  # The process is another user's.
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return content if content.get("address") else None
+    return content if isinstance(content, dict) else None
 
 
 class StartedServer:
@@ -137,7 +144,7 @@ class StartedServer:
         while line := await self._process.stdout.readline():
             said.append(line.decode(errors="replace").strip())
             if said[-1].startswith("serving at "):
-                self._drain = asyncio.create_task(self._process.stdout.read())
+                self._drain = asyncio.ensure_future(_discard(self._process.stdout))
                 return
         raise ServerUnreachable("evalfleet serve ended before it took calls: " + " / ".join(said[-5:]))
 
@@ -146,3 +153,9 @@ class StartedServer:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
         await self._process.wait()
+
+
+async def _discard(output: asyncio.StreamReader) -> None:
+    """Reads a server's log, so that it never waits for a reader."""
+    while await output.read(1 << 16):
+        pass

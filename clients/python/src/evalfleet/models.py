@@ -10,6 +10,7 @@ from typing import Any
 
 from evalfleet import messages as plain
 from evalfleet.connection import Connection, Stream, Stubs
+from evalfleet.exceptions import EffectIndeterminate
 from evalfleet.keys import new_key
 from evalfleet.messages import Answer, Conversation
 from evalfleet.model.v1 import model_service_pb2 as pb
@@ -63,8 +64,8 @@ class AsyncModels:
             account: The provider's account; default `default`.
             timeout: Seconds for the whole call with its retries; then it raises DeadlineExceeded.
             key: A key of your own. A call with a key that was used before gets the same answer again, and a cancelled
-                task leaves the call running. By
-                default each call has a new key, its answer is not kept, and cancelling the task cancels the call.
+                task leaves the call running. By default each call has a new key, its answer is not kept, and
+                cancelling the task cancels the call.
             request: Further members of the request, which the arguments override.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
@@ -94,10 +95,11 @@ class AsyncModels:
     ) -> AsyncIterator[Piece]:
         """Calls a model and yields its answer in pieces, the last of them with the whole `answer`.
 
-        The arguments are those of `generate`. After a lost connection it continues with the next
-        piece. Leaving the iteration cancels the call, unless it has a key of yours.
+        The arguments are those of `generate`. After a lost connection it continues with the next piece.
+        Leaving the iteration cancels the call, unless it has a key of yours.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
+        call = await self._connection.fit(call)
         cursor, done = "", False
 
         def reopen(stubs: Stubs) -> Stream[pb.StreamGenerateResponse]:
@@ -107,8 +109,22 @@ class AsyncModels:
             attach = pb.AttachGenerateRequest(parent=call.parent, request_id=call.request_id, cursor=cursor)
             return stubs.models.AttachGenerate(attach, metadata=metadata)
 
+        async def follow() -> AsyncIterator[pb.StreamGenerateResponse]:
+            nonlocal cursor
+            while True:
+                try:
+                    async for event in self._connection.follow(reopen):
+                        yield event
+                    return
+                except EffectIndeterminate:
+                    if not cursor:
+                        raise
+                    # The server that made the call has died. The call, repeated with its key, is made again.
+                    cursor = ""
+                    yield pb.StreamGenerateResponse(restart=pb.GenerateRestart())
+
         try:
-            async for event in self._connection.follow(reopen):
+            async for event in follow():
                 cursor = event.cursor or cursor
                 kind = event.WhichOneof("event")
                 if kind == "delta":

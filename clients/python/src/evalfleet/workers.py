@@ -30,6 +30,7 @@ from evalfleet.blobs import AsyncBlobs
 from evalfleet.client import AsyncClient
 from evalfleet.connection import FIRST_PAUSE, LONGEST_PAUSE, SILENCE_SECONDS, Attempts, Connection
 from evalfleet.content.v1.content_pb2 import Content
+from evalfleet.exceptions import ServerUnreachable
 from evalfleet.messages import Conversation, conversation
 from evalfleet.worker.v1 import payload_pb2
 from evalfleet.worker.v1 import worker_service_pb2 as pb
@@ -392,14 +393,14 @@ class Worker:
             await serving
 
     async def serve(self) -> None:
-        """Serves until `drain`, or until the task is cancelled.
+        """Serves until `drain`, or until the task is cancelled. A worker serves once.
 
         It raises the server's error if that refuses the token or an offer.
         """
         client = self._client or AsyncClient(**self._options)
         pause = FIRST_PAUSE
         try:
-            while not self._draining:
+            while not self._draining or self._calls or self._results:
                 self._registered = asyncio.Event()
                 try:
                     await self._session(client._connection)
@@ -416,14 +417,16 @@ class Worker:
                     self._out = None
                 if self._registered.is_set():
                     pause = FIRST_PAUSE
-                if not self._draining:
+                if not self._draining or self._calls or self._results:
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
                     await client._connection.look_again()
                     pause = min(pause * 2, LONGEST_PAUSE)
         finally:
             for call in self._calls.values():
                 call.cancel()
+            await asyncio.gather(*self._calls.values(), return_exceptions=True)
             self._threads.shutdown(wait=False, cancel_futures=True)
+            self._results.close()
             if self._client is None:
                 await client.close()
 
@@ -543,7 +546,11 @@ class Worker:
         result = pb.CallResult(key=call.key)
         try:
             if frame.offloaded:
-                call.payload_json = (await blobs.get(frame.offloaded[0].blob.hash)).decode()
+                try:
+                    call.payload_json = (await blobs.get(frame.offloaded[0].blob.hash)).decode()
+                except ServerUnreachable:  # The call is not among the unfinished ones when we are back: it comes again.
+                    del self._calls[call.key]
+                    return
             result.payload_json = await self._functions[call.kind, call.name](call, report)
         except asyncio.CancelledError:
             if self._calls.get(call.key) is asyncio.current_task():
@@ -557,7 +564,8 @@ class Worker:
             result.error.CopyFrom(pb.CallError(type="unknown", message=text))
         self._results.keep(result)
         del self._calls[call.key]
-        await self._answer(call.key, blobs)
+        with contextlib.suppress(EvalfleetError):  # The next connection begins with it.
+            await self._answer(call.key, blobs)
 
     async def _answer(self, key: str, blobs: AsyncBlobs) -> None:
         """Sends a result, if there is a connection. A large one is a blob."""
@@ -591,20 +599,29 @@ class _Results:
     def __contains__(self, key: str) -> bool:
         return key in self._kept
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def get(self, key: str) -> pb.CallResult | None:
         """A result that was kept."""
         return self._kept.get(key)
 
     def keep(self, result: pb.CallResult) -> None:
-        """Keeps a result. It is on disk before it is sent."""
-        self._kept[result.key] = result
+        """Keeps a result. It is on disk before it is sent; one that cannot be written fails its call."""
         if self._file is not None:
+            row = [result.key, result.SerializeToString()]
             try:
-                self._file.execute(
-                    "INSERT OR REPLACE INTO results VALUES (?, ?)", [result.key, result.SerializeToString()]
-                )
-            except sqlite3.Error as failure:  # It still counts if this process lives until it is accepted.
-                _log.error("call %s: the result cannot be kept in the file: %s", result.key, failure)
+                self._file.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", row)
+            except sqlite3.Error as failure:
+                _log.error("call %s: the result cannot be kept: %s", result.key, failure)
+                error = pb.CallError(type="unknown", message=f"the worker cannot keep the result: {failure}")
+                result = pb.CallResult(key=result.key, error=error)
+        self._kept[result.key] = result
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
 
     def remove(self, key: str) -> None:
         """Removes a result that was accepted, or is not wanted."""

@@ -77,7 +77,7 @@ func (a *app) root() *cobra.Command {
 	c.SetOut(a.Stdout)
 	c.SetErr(a.Stderr)
 	f := c.PersistentFlags()
-	f.StringVar(&a.server, "server", "", "address of a running server, host:port (default: the one that holds the data directory, else one is started)")
+	f.StringVar(&a.server, "server", "", "address of a running server, host:port (default: EVALFLEET_SERVER, else the one that holds the data directory, else one is started)")
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the server's token (default: token in the data directory)")
 	f.StringVar(&a.dataDir, "data-dir", "", "data directory (default $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet)")
 	f.StringVar(&a.config, "config", "", "configuration file of a server that is started here (docs/config.md)")
@@ -86,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	f.BoolVar(&a.json, "json", false, "write JSON, one value per line")
 	c.AddGroup(&cobra.Group{ID: "work", Title: "Work:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "server", Title: "Server:"})
 	for id, commands := range map[string][]*cobra.Command{
-		"work":   {a.evalCommand(), a.runCommand(), a.logsCommand()},
+		"work":   {a.evalCommand(), a.runCommand(), a.inspectCommand(), a.logsCommand()},
 		"look":   {a.modelsCommand(), a.batchesCommand(), a.toolsCommand(), a.sandboxCommand()},
 		"server": {a.serveCommand(), a.versionCommand()},
 	} {

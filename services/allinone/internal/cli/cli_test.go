@@ -271,6 +271,23 @@ func TestAServerThatIsNotThereOrRefuses(t *testing.T) {
 	}
 }
 
+// EVALFLEET_SERVER names the server as --server does, which comes before it.
+func TestTheEnvironmentNamesTheServer(t *testing.T) {
+	t.Parallel()
+	flags := serve(t, &server{eval: at(running, 0)})
+	for _, tt := range []struct {
+		server string
+		args   []string
+	}{
+		{flags[1], []string{"eval", "list"}},
+		{"127.0.0.1:1", []string{"--server", flags[1], "eval", "list"}},
+	} {
+		c := beginIn(t, map[string]string{"EVALFLEET_SERVER": tt.server, "EVALFLEET_TOKEN_FILE": flags[3]}, strings.NewReader(""), tt.args...)
+		assert.Zero(t, c.end(t), "%v: %s", tt, c.stderr.String())
+		assert.NotContains(t, c.stderr.String(), "no evaluations")
+	}
+}
+
 func TestExitCodesTellWhoIsAtFault(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -207,14 +207,14 @@ func offerTools(ctx context.Context, s *session) ([]string, error) {
 // errNoServer is the error of a completion without a running server.
 var errNoServer = errors.New("no server runs")
 
-// running is a client of the server that --server names or that holds the data directory. It starts none and makes no
+// running is a client of the server that --server or EVALFLEET_SERVER names or that holds the data directory. It starts none and makes no
 // folder.
 func (a *app) running(ctx context.Context) (*session, error) {
 	cfg, err := a.loadConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
-	address := a.server
+	address := a.named()
 	if address == "" {
 		if address, err = holds(ctx, cfg.DataDir); err != nil {
 			return nil, err

@@ -73,19 +73,28 @@ const (
 	stopGrace    = 15 * time.Second
 )
 
-// connect finds a server: --server, else the one that holds the data directory, else one that it starts in this
+// named is the address that --server names, else EVALFLEET_SERVER; empty is none.
+func (a *app) named() string {
+	if a.server != "" {
+		return a.server
+	}
+	server, _ := a.Env("EVALFLEET_SERVER")
+	return server
+}
+
+// connect finds a server: a named one, else the one that holds the data directory, else one that it starts in this
 // process. Such a server takes up unfinished work only when the command brings work itself: to look at a list should
 // not set anything off.
 func (a *app) connect(ctx context.Context, work bool) (*session, error) {
-	if a.server != "" {
+	if server := a.named(); server != "" {
 		if a.costs != "" {
-			return nil, usage("--model-cost-config %s would change nothing: the server at %s has the prices of its own configuration (docs/config.md, modelgw.prices); leave the flag out", a.costs, a.server)
+			return nil, usage("--model-cost-config %s would change nothing: the server at %s has the prices of its own configuration (docs/config.md, modelgw.prices); leave the flag out", a.costs, server)
 		}
 		token, err := a.token(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return a.dial(a.server, token)
+		return a.dial(server, token)
 	}
 	cfg, err := a.loadConfig(ctx)
 	if err != nil {

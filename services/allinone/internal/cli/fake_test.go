@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -71,9 +72,16 @@ func begin(t *testing.T, args ...string) *command {
 // beginWith is begin with something on standard input.
 func beginWith(t *testing.T, stdin io.Reader, args ...string) *command {
 	t.Helper()
+	return beginIn(t, nil, stdin, args...)
+}
+
+// beginIn is beginWith with further variables of the environment.
+func beginIn(t *testing.T, variables map[string]string, stdin io.Reader, args ...string) *command {
+	t.Helper()
 	c := &command{signals: make(chan os.Signal, 4), code: make(chan int, 1)}
 	home := t.TempDir()
 	env := map[string]string{"HOME": home, "EVALFLEET_LOG_DIR": filepath.Join(home, "logs")}
+	maps.Copy(env, variables)
 	none := func() int { return 0 }
 	go func() {
 		c.code <- cli.Main(context.WithoutCancel(t.Context()), cli.Process{

@@ -35,17 +35,25 @@ const (
 // queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
 
+// Admission says how calls are admitted.
+type Admission struct {
+	// MaxWaiting bounds the callers that wait for one pool; zero is no bound.
+	MaxWaiting int
+	// Probing lets pools adapt by [limit.Prober], unless the call that makes a pool sets what only [limit.Controller] has.
+	Probing bool
+}
+
 // Admit starts an attempt when the pool of its account has a slot, and reports its outcome to an adaptive pool.
-// Projects are served in turn; an attempt that follows a failed one is at the head of its project's line. maxWaiting
-// bounds the callers that wait for one pool; zero is no bound. Metrics are those of the limiter's pools.
-func Admit(limiter limit.Limiter, metrics *PoolMetrics, maxWaiting int) Stage {
+// Projects are served in turn; an attempt that follows a failed one is at the head of its project's line.
+// Metrics are those of the limiter's pools.
+func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-			r, err := poolOf(c, o.Attempts > 0)
+			r, err := poolOf(c, o.Attempts > 0, a.Probing)
 			if err != nil {
 				return nil, err
 			}
-			r.MaxWaiting = maxWaiting
+			r.MaxWaiting = a.MaxWaiting
 			metrics.note(r.Key, c.Model, false)
 			start := time.Now()
 			release, err := limiter.Acquire(ctx, r)
@@ -53,7 +61,7 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, maxWaiting int) Stage {
 			switch {
 			case errors.Is(err, limit.ErrFull):
 				account := c.Model.Kind.Name + "/" + c.Model.Account
-				return nil, rpcerr.ConnectionQueueFull(account, queueRetry, "%d calls wait for connections of %s; try again later", maxWaiting, account)
+				return nil, rpcerr.ConnectionQueueFull(account, queueRetry, "%d calls wait for connections of %s; try again later", a.MaxWaiting, account)
 			case err != nil:
 				return nil, err
 			}
@@ -68,20 +76,23 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, maxWaiting int) Stage {
 	}
 }
 
-// report notifies a pool of a success without retries, and of a rate limit. Other failures say nothing about the limit.
+// report notifies a pool of a success, with or without retries, and of a rate limit. Other failures say nothing about
+// the limit.
 func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, attempts int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case err == nil && attempts <= 1:
 		limiter.Report(ctx, key, limit.Clean, c.Model.FullName())
+	case err == nil:
+		limiter.Report(ctx, key, limit.Retried, c.Model.FullName())
 	case provider.ClassOfError(err) == provider.RateLimit:
 		limiter.Report(ctx, key, limit.RateLimited, c.Model.FullName())
 	}
 }
 
 // poolOf returns the pool of a call, and its bound if this call creates it. Again means that an attempt of the call
-// failed before.
-func poolOf(c *Call, again bool) (limit.Request, error) {
+// failed before; probing is of an [Admission].
+func poolOf(c *Call, again, probing bool) (limit.Request, error) {
 	caps := c.Model.Constant()
 	key := c.Model.Kind.Name + "/" + c.Model.Account
 	if caps.ConnectionKey != "" {
@@ -104,6 +115,7 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 	}
 	if bounds != nil {
 		r.Adaptive = boundsOf(bounds)
+		r.Adaptive.Probing = probing && !setsRule(c.Config.GetAdaptiveConnections())
 		return r, nil
 	}
 	r.Fixed = caps.Connections()
@@ -117,6 +129,11 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 		r.Fixed = int(n)
 	}
 	return r, nil
+}
+
+// setsRule reports whether a configuration sets what only [limit.Controller] has.
+func setsRule(a *modelv1.AdaptiveConnections) bool {
+	return a != nil && (a.CooldownSeconds != nil || a.DecreaseFactor != nil || a.ScaleUpPercent != nil)
 }
 
 func boundsOf(a *modelv1.AdaptiveConnections) *limit.Bounds {

@@ -95,6 +95,7 @@ type rig struct {
 	stages    generate.Func
 	outcomes  sync.Map // of *generate.Outcome by *generate.Call
 	random    float64
+	probing   bool
 }
 
 func newRig(steps ...step) *rig {
@@ -115,7 +116,7 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 		g.responses.Stage,
 		generate.Spend(g.budgets, func() generate.Prices { return nil }),
 		generate.Retry(schedule, log),
-		generate.Admit(limiter, generate.MeasurePools(limiter, nil), 0),
+		generate.Admit(limiter, generate.MeasurePools(limiter, nil), generate.Admission{Probing: g.probing}),
 	)
 }
 

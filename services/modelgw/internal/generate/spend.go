@@ -100,7 +100,7 @@ func (p Prices) Asked(c *Call) *modelv1.Prices { return p.asked(c, c.Model.FullN
 
 func (p Prices) asked(c *Call, model string) *modelv1.Prices {
 	mode := c.mode()
-	if c.share() == 0 || mode != "" && c.Batched != nil {
+	if c.Batched != nil && (c.share() == 0 || mode != "") {
 		return nil
 	}
 	return p.in(model, mode)

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,11 +42,11 @@ func Stage(path, dir string) (string, error) {
 	if isStaged(staged, info.Size()) {
 		return staged, nil
 	}
-	content, err := os.ReadFile(path)
+	program, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("read the guest program: %w", err)
 	}
-	return staged, write(staged, content)
+	return staged, errors.Join(write(staged, program), program.Close())
 }
 
 // besideUs is the guest program in the folder of the running program.
@@ -60,14 +61,24 @@ func besideUs() (string, error) {
 }
 
 func stageEmbedded(dir string) (string, error) {
-	content, err := embedded.ReadFile("embedded/guestd")
+	program, err := embedded.Open("embedded/guestd")
 	if err != nil {
 		return "", errors.New("this program was built without the guest program, and none is beside it; build with `make build`, " +
 			"or name one in sandboxd.guest_path (EVALFLEET_SANDBOXD_GUEST_PATH)")
 	}
-	staged := filepath.Join(dir, fmt.Sprintf("guestd.%x", sha256.Sum256(content)))
-	if isStaged(staged, int64(len(content))) {
+	defer program.Close()
+	content := program.(io.ReadSeeker) // Files that are embedded are.
+	sum := sha256.New()
+	size, err := io.Copy(sum, content)
+	if err != nil {
+		return "", err
+	}
+	staged := filepath.Join(dir, fmt.Sprintf("guestd.%x", sum.Sum(nil)))
+	if isStaged(staged, size) {
 		return staged, nil
+	}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return "", err
 	}
 	return staged, write(staged, content)
 }
@@ -77,16 +88,16 @@ func isStaged(path string, size int64) bool {
 	return err == nil && have.Size() == size
 }
 
-// write writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which
+// write writes a program, which is too long to be held in memory for it, at once. No process is forked meanwhile: it would inherit the open file for a moment, in which
 // the program could not be started ("text file busy").
-func write(path string, content []byte) error {
+func write(path string, content io.Reader) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	temp, err := os.CreateTemp(filepath.Dir(path), ".guestd-*")
 	if err != nil {
 		return err
 	}
-	_, err = temp.Write(content)
+	_, err = io.Copy(temp, content)
 	err = errors.Join(err, unix.Fchmod(int(temp.Fd()), 0o755), temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), path)

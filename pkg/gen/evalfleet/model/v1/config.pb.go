@@ -682,7 +682,9 @@ func (x *HeaderMap) GetValues() map[string]string {
 	return nil
 }
 
-// AdaptiveConnections is the adaptive limit of requests in flight of a pool.
+// AdaptiveConnections is the adaptive limit of requests in flight of a pool. The first call of a pool sets it up. If that
+// call sets one of the last three fields, the pool follows the rule that they belong to, whatever modelgw's
+// `adaptive_rule` is.
 type AdaptiveConnections struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// False: a static limit.

@@ -50,9 +50,9 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		switch reason := chat.StopReason(output); {
 		case brokenOff:
 			return nil, &provider.Error{Provider: Name, Class: provider.Transient, Status: http.StatusOK, Message: "the stream ended before the end of the summary"}
-		case format.Summarized(message) && reason == modelv1.StopReason_STOP_REASON_MAX_TOKENS: // The rest of the conversation would be lost.
+		case summarized(message) && reason == modelv1.StopReason_STOP_REASON_MAX_TOKENS: // The rest of the conversation would be lost.
 			return nil, &provider.Error{Provider: Name, Status: http.StatusOK, Message: "the summary did not fit into max_tokens; raise it, or leave it out"}
-		case format.Summarized(message):
+		case summarized(message):
 			return &modelv1.ModelOutput{Model: output.GetModel(), Usage: output.GetUsage()}, nil
 		case reason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 			return nil, provider.NotCompacted(Name, output)
@@ -121,4 +121,30 @@ func compaction(from int64) *orderedjson.Object {
 func (p *plan) setMember(name string, value []byte) {
 	p.Members = slices.DeleteFunc(p.Members, func(m dialect.Member) bool { return m.Name == name })
 	p.Members = append(p.Members, dialect.Member{Name: name, JSON: string(value)})
+}
+
+// kept reports which of the server's own blocks a conversation contains. The server accepts them only in requests that
+// enable the features that produced them.
+func kept(messages []*modelv1.ChatMessage) (compaction, fallback bool) {
+	for _, m := range messages {
+		for _, part := range m.GetContent().GetList().GetParts() {
+			kind, _ := format.Kept.Block(part)
+			compaction = compaction || kind == format.CompactionBlock
+			fallback = fallback || kind == format.FallbackBlock
+		}
+	}
+	return compaction, fallback
+}
+
+// summarized reports whether a message contains the server's summary of the messages before it. The server may fail to
+// write one, and then its block is empty.
+func summarized(m *modelv1.ChatMessage) bool {
+	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), func(part *contentv1.Content) bool {
+		kind, block := format.Kept.Block(part)
+		if kind != format.CompactionBlock {
+			return false
+		}
+		summary, _ := block.Get("content")
+		return summary != nil && summary != ""
+	})
 }

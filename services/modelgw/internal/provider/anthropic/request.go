@@ -103,7 +103,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	if c.ResponseSchema != nil {
 		p.betas = append(p.betas, betaSchema)
 	}
-	compacted, fellBack := format.Kept(r.Messages)
+	compacted, fellBack := kept(r.Messages)
 	if m.generation.refusesFallback() || m.site.noFallback {
 		c.FallbackModels, fellBack = nil, fellBack && !m.site.noFallback
 	}

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,11 +12,6 @@ import (
 // them.
 type name string
 
-var (
-	oSeries   = regexp.MustCompile(`(?:^|[/:-])o\d`)
-	gptNumber = regexp.MustCompile(`gpt-(\d+)(?:\.(\d+))?`)
-)
-
 // plainFragments are parts of names of models that are no frontier models under a code name.
 // On Azure names are those of deployments, and Bedrock has a fixed list.
 var plainFragments = []string{
@@ -25,7 +19,19 @@ var plainFragments = []string{
 }
 
 // isOSeries reports whether the model is one of o1, o3, o4-mini and so on.
-func (n name) isOSeries() bool { return oSeries.MatchString(string(n)) }
+func (n name) isOSeries() bool {
+	for at, word := 0, string(n); len(word) > 0; word = string(n[at:]) {
+		if word[0] == 'o' && digits(word[1:]) != "" {
+			return true
+		}
+		next := strings.IndexAny(word, "/:-")
+		if next < 0 {
+			return false
+		}
+		at += next + 1
+	}
+	return false
+}
 
 // generation returns the number after `gpt-`; 0 if there is none.
 func (n name) generation() int {
@@ -35,11 +41,23 @@ func (n name) generation() int {
 
 // version returns the two parts of the number after `gpt-`; 0 for missing ones.
 func (n name) version() (major, minor int) {
-	if match := gptNumber.FindStringSubmatch(string(n)); match != nil {
-		major, _ = strconv.Atoi(match[1])
-		minor, _ = strconv.Atoi(match[2])
+	for _, rest, found := strings.Cut(string(n), "gpt-"); found; _, rest, found = strings.Cut(rest, "gpt-") {
+		number := digits(rest)
+		if number == "" {
+			continue
+		}
+		major, _ = strconv.Atoi(number)
+		if after, ok := strings.CutPrefix(rest[len(number):], "."); ok {
+			minor, _ = strconv.Atoi(digits(after))
+		}
+		return major, minor
 	}
-	return major, minor
+	return 0, 0
+}
+
+// digits is the number at the beginning of a text.
+func digits(text string) string {
+	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 }
 
 // isAtLeast reports whether the number after `gpt-` is this one or a later one.

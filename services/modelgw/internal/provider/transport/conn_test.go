@@ -21,9 +21,9 @@ func TestBodiesArriveWhole(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		assert.NoError(t, err)
-		_, _ = w.Write(body)
+		if body, err := io.ReadAll(r.Body); err == nil {
+			_, _ = w.Write(body)
+		}
 	}))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -56,6 +56,6 @@ func TestBodiesArriveWhole(t *testing.T) {
 	require.NoError(t, err)
 	short.Release()
 	post.ContentLength++
-	_, err = client.Do(post) //nolint:bodyclose // It fails.
+	_, err = client.Do(post)
 	require.Error(t, err)
 }

@@ -214,14 +214,33 @@ var answerMembers = [][]byte{[]byte(`"choices"`), []byte(`"content"`), []byte(`"
 
 var errorWord = []byte(`"error"`)
 
+// firstAnswer is where the first member with a model's words begins; the length of head if there is none. A stream has
+// hundreds of heads a second, so that names are compared only at quotes.
+func firstAnswer(head []byte) int {
+	for at := 0; ; at++ {
+		quote := bytes.IndexByte(head[at:], '"')
+		if quote < 0 {
+			return len(head)
+		}
+		at += quote
+		rest := head[at:]
+		if len(rest) < 2 || rest[1] != 'c' && rest[1] != 'd' { // All answerMembers begin so.
+			continue
+		}
+		for _, member := range answerMembers {
+			if bytes.HasPrefix(rest, member) {
+				return at
+			}
+		}
+	}
+}
+
 // modeByHead determines the kind of a unit by its beginning. The word "error" in quotes cannot be within a text of
 // JSON, and precedes the message in a failure.
 func modeByHead(head []byte) redactMode {
-	is, first := unknown, len(head)
-	for _, member := range answerMembers {
-		if at := bytes.Index(head[:first], member); at >= 0 {
-			is, first = answered, at
-		}
+	first, is := firstAnswer(head), answered
+	if first == len(head) {
+		is = unknown
 	}
 	for rest := head[:first]; ; {
 		_, after, found := bytes.Cut(rest, errorWord)

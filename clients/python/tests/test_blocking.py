@@ -1,0 +1,110 @@
+"""The methods for programs without asyncio."""
+
+import inspect
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from conftest import Server
+
+import evalfleet
+from evalfleet import Client, blocking, exceptions
+
+MODEL = "mockllm/model"
+
+
+@pytest.fixture
+def sync(server: Server) -> Iterator[Client]:
+    with Client(data_dir=server.data) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", [name for name in evalfleet.__all__ if name.startswith("Async")])
+def test_every_asynchronous_class_has_its_twin(name: str) -> None:
+    """The twin has each public member, with the same parameters."""
+    only_async = {"stubs", "metadata"} if name == "AsyncClient" else set()
+    original, twin = getattr(evalfleet, name), getattr(evalfleet, name.removeprefix("Async"))
+    for member, value in inspect.getmembers(original):
+        if member.startswith("_") or member in only_async:
+            continue
+        assert hasattr(twin, member), member
+        if inspect.isfunction(value):
+            assert list(inspect.signature(getattr(twin, member)).parameters) == list(
+                inspect.signature(value).parameters
+            )
+    own, theirs = inspect.signature(twin.__init__), inspect.signature(original.__init__)
+    assert not issubclass(twin, blocking.Twin) or own != theirs
+    if name == "AsyncClient":
+        assert own.parameters == theirs.parameters
+
+
+def test_models_sandboxes_evaluations_and_runs(sync: Client) -> None:
+    assert sync.models.generate(MODEL, "Hi").text == "Default output from mockllm/model"
+    assert "".join(piece.text for piece in sync.models.stream(MODEL, "Hi")) == "Default output from mockllm/model"
+    with sync.sandboxes.create(driver="local") as sandbox:
+        assert sandbox.exec("echo hi").text == "hi\n"
+        with sandbox.start("cat; echo done", input="in\n") as process:
+            assert "".join(piece.text for piece in process) == "in\ndone\n"
+            assert process.wait().ok
+    with pytest.raises(exceptions.SandboxTerminated):
+        sandbox.exec("true")
+    task = {"dataset": [{"input": "Hi", "target": "Default"}], "solver": "generate", "scorer": "includes"}
+    evaluation = sync.evals.create(task, model=MODEL).wait(60)
+    assert evaluation.state == "succeeded"
+    assert [row["score_includes"] for row in evaluation.results()] == ["C"]
+    assert len(list(evaluation.watch(progress=False))) > 3
+    run = sync.runs.create("Hi", model=MODEL, agent="generate").wait(60)
+    assert run.output() == "Default output from mockllm/model"
+    assert sync.blobs.get(sync.blobs.put(b"body").hash) == b"body"
+
+
+def test_an_iteration_that_is_left_ends(sync: Client) -> None:
+    for piece in sync.models.stream(MODEL, "Hi"):
+        assert piece.answer is None
+        break
+    with (
+        sync.sandboxes.create(driver="local") as sandbox,
+        sandbox.start("while true; do echo x; sleep 0.05; done") as p,
+    ):
+        for _ in p:
+            break
+
+
+def test_threads_share_a_client(sync: Client) -> None:
+    answers: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(sync.models.generate(MODEL, "Hi").text)) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8
+
+
+def test_a_closed_client_says_so_and_leaves_no_thread(server: Server) -> None:
+    client = Client(data_dir=server.data)
+    client.models.generate(MODEL, "Hi")
+    client.close()
+    client.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "evalfleet"]
+    with pytest.raises(RuntimeError, match="closed"):
+        client.evals.list()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_client_refuses_to_work_after_a_fork(sync: Client) -> None:
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            sync.evals.list()
+            os.write(write, b"it works")
+        except RuntimeError as refused:
+            os.write(write, str(refused).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as said:
+        assert b"after the fork" in said.read()

@@ -1,0 +1,198 @@
+"""What goes wrong, and the exception for it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from conftest import PROGRAM, Server, free_port
+from google.rpc import error_details_pb2, status_pb2
+from grpc import aio
+
+from evalfleet import AsyncClient, EvalfleetError, exceptions
+from evalfleet._error import from_rpc
+from evalfleet.agent.v1 import eval_service_pb2, eval_service_pb2_grpc
+from evalfleet.discovery import Place
+from evalfleet.errors.v1.error_reason_pb2 import ErrorReason
+
+
+def test_every_reason_has_an_exception() -> None:
+    named = {kind.reason for kind in EvalfleetError.__subclasses__()}
+    assert named == {
+        name.removeprefix("ERROR_REASON_")
+        for name in ErrorReason.DESCRIPTOR.values_by_name
+        if not name.endswith("UNSPECIFIED")
+    }
+    assert exceptions.ServiceUnavailable.again == "yes"
+    assert exceptions.SandboxQuota.again == "yes, not begun"
+    assert exceptions.SandboxLost.again == "no"
+
+
+def test_details_become_members() -> None:
+    status = status_pb2.Status()
+    details = [
+        error_details_pb2.ErrorInfo(reason="SANDBOX_QUOTA", domain="evalfleet.dev", metadata={"quota": "disk"}),
+        error_details_pb2.BadRequest(field_violations=[{"field": "spec.files", "description": "too large"}]),
+        error_details_pb2.RetryInfo(retry_delay={"seconds": 2, "nanos": 500_000_000}),
+    ]
+    for detail in details:
+        status.details.add().Pack(detail)
+    trailing = aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
+    failure = from_rpc(aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, aio.Metadata(), trailing, "full"))
+    assert isinstance(failure, exceptions.SandboxQuota)
+    assert str(failure) == "SANDBOX_QUOTA: full"
+    assert failure.facts == {"quota": "disk"}
+    assert failure.fields == {"spec.files": "too large"}
+    assert failure.retry_after == 2.5
+    assert failure.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("details", [b"\xff\xff", b""])
+def test_a_failure_without_our_details_is_known_by_its_status(details: bytes) -> None:
+    trailing = aio.Metadata(("grpc-status-details-bin", details))
+    failure = from_rpc(aio.AioRpcError(grpc.StatusCode.ABORTED, aio.Metadata(), trailing, "odd"))
+    assert type(failure) is EvalfleetError
+    assert (failure.reason, failure.code) == ("", grpc.StatusCode.ABORTED)
+
+
+def test_a_reason_of_a_later_version_is_known_by_its_name() -> None:
+    status = status_pb2.Status()
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="BRAND_NEW", domain="evalfleet.dev"))
+    trailing = aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
+    failure = from_rpc(aio.AioRpcError(grpc.StatusCode.ABORTED, aio.Metadata(), trailing, "odd"))
+    assert (type(failure), failure.reason) == (EvalfleetError, "BRAND_NEW")
+
+
+async def test_a_wrong_token(server: Server, tmp_path: Path) -> None:
+    async with AsyncClient(server.address, token="wrong" * 10) as client:
+        with pytest.raises(exceptions.TokenInvalid):
+            await client.evals.list()
+    loose = tmp_path / "token"
+    loose.write_text(server.token)
+    loose.chmod(0o644)
+    with pytest.raises(exceptions.TokenInvalid, match="chmod 600"):
+        await AsyncClient(server.address, token_file=loose).server()
+    with pytest.raises(exceptions.TokenInvalid, match="cannot be read"):
+        await AsyncClient(server.address, token_file=tmp_path / "none").server()
+
+
+async def test_no_server(tmp_path: Path) -> None:
+    with pytest.raises(exceptions.ServerUnreachable, match="evalfleet serve"):
+        await AsyncClient(data_dir=tmp_path).server()
+    address = f"127.0.0.1:{free_port()}"
+    async with AsyncClient(address, token="x", patience=0.3) as client:
+        with pytest.raises(exceptions.ServerUnreachable, match=address) as away:
+            await client.evals.list()
+    assert away.value.reason == "SERVICE_UNAVAILABLE"
+    with pytest.raises(ValueError, match="host:port"):
+        await AsyncClient("localhost", token="x").server()
+
+
+async def test_a_server_of_another_version() -> None:
+    other = grpc.server(futures.ThreadPoolExecutor(1))
+    port = other.add_insecure_port("127.0.0.1:0")
+    other.start()
+    try:
+        async with AsyncClient(f"127.0.0.1:{port}", token="x") as client:
+            with pytest.raises(exceptions.NotBuiltYet, match="another version"):
+                await client.evals.list()
+    finally:
+        other.stop(None).wait()
+
+
+class Silent(eval_service_pb2_grpc.EvalServiceServicer):
+    """A server that accepts watches and sends nothing."""
+
+    def __init__(self) -> None:
+        self.watches = 0
+
+    async def WatchEval(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.watches += 1
+        await asyncio.Event().wait()
+        yield eval_service_pb2.WatchEvalResponse()
+
+
+async def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent, other = Silent(), aio.server()  # type: ignore[abstract]
+    eval_service_pb2_grpc.add_EvalServiceServicer_to_server(silent, other)
+    port = other.add_insecure_port("127.0.0.1:0")
+    await other.start()
+    try:
+        async with AsyncClient(f"127.0.0.1:{port}", token="x") as client:
+            request = eval_service_pb2.WatchEvalRequest(name="projects/default/evals/e")
+            watch = client._connection.follow(lambda stubs: stubs.evals.WatchEval(request), quiet=0.1)
+            with pytest.raises(exceptions.ServerUnreachable, match="does not answer them"):
+                await anext(watch)
+        assert silent.watches == 2
+    finally:
+        await other.stop(None)
+
+
+async def test_a_sandbox_that_dies(mortal: Server) -> None:
+    async with AsyncClient(data_dir=mortal.data) as client:
+        sandbox = await client.sandboxes.create(driver="local")
+        doomed = asyncio.create_task(sandbox.exec("echo $$ > pid; exec sleep 600"))
+        await sandbox.exec("while ! test -s pid; do sleep 0.05; done")
+        for task in Path(f"/proc/{mortal.pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        with pytest.raises(exceptions.SandboxLost) as lost:
+            await doomed
+        assert lost.value.facts["sandbox"] == sandbox.name
+
+
+async def test_a_closed_client_says_so(server: Server) -> None:
+    client = AsyncClient(data_dir=server.data)
+    await client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await client.evals.list()
+
+
+def test_where_a_server_is_looked_for(server: Server, tmp_path: Path) -> None:
+    home = {"XDG_DATA_HOME": str(tmp_path)}
+    assert Place().folder(home) == tmp_path / "evalfleet"
+    assert Place().folder({"XDG_DATA_HOME": "relative"}) == Path.home() / ".local" / "share" / "evalfleet"
+    assert Place().folder({**home, "EVALFLEET_DATA_DIR": str(server.data)}) == server.data
+    found = Place().find({"EVALFLEET_DATA_DIR": str(server.data)})
+    assert (found.address, found.token) == (server.address, server.token)
+    assert found.version
+    env = {**home, "EVALFLEET_SERVER": "there:1", "EVALFLEET_TOKEN": "given"}
+    assert Place().find(env).token == "given"
+    assert Place("here:2").find(env).address == "here:2"
+    assert (
+        Place().find({**env, "EVALFLEET_TOKEN": "", "EVALFLEET_TOKEN_FILE": str(server.data / "token")}).token
+        == server.token
+    )
+
+
+async def test_a_server_that_starts_is_waited_for(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(server.token)
+    (tmp_path / "token").chmod(0o600)
+    lock = tmp_path / "lock"
+    lock.write_text(json.dumps({"address": "", "pid": os.getpid()}))
+    client = AsyncClient(data_dir=tmp_path)
+    finding = asyncio.create_task(client.server())
+    await asyncio.sleep(0)
+    lock.write_text(json.dumps({"address": server.address, "pid": os.getpid()}))
+    assert await finding == server.address
+    await client.close()
+
+
+async def test_a_server_is_started_and_stopped_with_its_client(server: Server, tmp_path: Path) -> None:
+    data = server.root / "started"
+    async with AsyncClient(data_dir=data, start=PROGRAM) as client:
+        assert await client.evals.list() == []
+        async with AsyncClient(data_dir=data, start=PROGRAM) as second:  # It finds the first one's.
+            assert await second.server() == await client.server()
+        address = await client.server()
+    async with AsyncClient(address, token="x", patience=0.1) as late:
+        with pytest.raises(exceptions.ServerUnreachable):
+            await late.evals.list()
+    with pytest.raises(exceptions.ServerUnreachable, match="ended before"):
+        await AsyncClient(data_dir=tmp_path, start=sys.executable).server()

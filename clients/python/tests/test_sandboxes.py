@@ -1,0 +1,163 @@
+"""Sandboxes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evalfleet import AsyncClient, AsyncSandbox, exceptions, new_key
+
+
+@pytest.fixture
+async def sandbox(client: AsyncClient) -> AsyncSandbox:
+    """The sandbox is deleted with the data of its server."""
+    return await client.sandboxes.create(driver="local", files={"a.txt": "hello", "b.bin": b"\x00\xff"})
+
+
+async def test_a_command_and_its_result(sandbox: AsyncSandbox) -> None:
+    result = await sandbox.exec("cat; pwd; echo $X; echo oops >&2; exit 3", input="in\n", env={"X": "y"})
+    assert result.exit_code == 3
+    assert not result.ok
+    assert result.text.splitlines() == ["in", sandbox.workdir, "y"]
+    assert result.error_text == "oops\n"
+    assert not result.truncated
+    assert (await sandbox.exec(["cat", "b.bin"])).stdout == b"\x00\xff"
+    assert (await sandbox.exec(["nosuch"])).exit_code == 127
+
+
+async def test_a_command_that_takes_too_long(sandbox: AsyncSandbox) -> None:
+    result = await sandbox.exec("echo before; sleep 600", timeout=0.3)
+    assert result.timed_out
+    assert not result.ok
+    assert result.text == "before\n"
+
+
+async def test_output_over_a_message_is_complete_and_over_its_limit_is_cut(sandbox: AsyncSandbox) -> None:
+    whole = await sandbox.exec(["seq", "1000000"])
+    assert whole.text.endswith("\n999999\n1000000\n")
+    assert whole.stdout == "".join(f"{n}\n" for n in range(1, 1000001)).encode()
+    assert not whole.truncated
+    cut = await sandbox.exec(["seq", "1000000"], max_output_bytes=10_000)
+    assert cut.truncated
+    assert len(cut.stdout) == 10_000
+    assert cut.text.startswith("1\n2\n")
+    assert cut.text.endswith("\n1000000\n")
+
+
+async def test_a_command_with_a_key_runs_once(sandbox: AsyncSandbox) -> None:
+    key = new_key()
+    first = await sandbox.exec("echo x >> ran; cat ran", key=key)
+    again = await sandbox.exec("echo x >> ran; cat ran", key=key)
+    assert first.text == again.text == "x\n"
+    assert again.result.replayed
+
+
+async def test_a_cancelled_task_kills_its_command(sandbox: AsyncSandbox) -> None:
+    task = asyncio.create_task(sandbox.exec("echo $$ > pid; exec sleep 600"))
+    await _exists(sandbox, "pid")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.gather(*sandbox._connection._later)
+    gone = await sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60)
+    assert gone.ok
+
+
+async def test_a_process_streams_its_output_and_takes_input(sandbox: AsyncSandbox) -> None:
+    async with await sandbox.start(
+        "while read x; do echo got $x; done; echo end >&2; exit 4", open_input=True
+    ) as process:
+        assert process.pid > 0
+        output = aiter(process)
+        for word in ("one", "two"):
+            await process.write(word + "\n")
+            assert (await anext(output)).text == f"got {word}\n"
+        await process.write("", eof=True)
+        last = [piece async for piece in output]
+        assert [(piece.stream, piece.text) for piece in last] == [("stderr", "end\n")]
+        assert (await process.wait()).exit_code == 4
+
+
+async def test_leaving_a_process_kills_it(sandbox: AsyncSandbox) -> None:
+    async with await sandbox.start("echo $$ > pid; exec sleep 600"):
+        await _exists(sandbox, "pid")
+    assert (await sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60)).ok
+
+
+async def test_files_of_any_size(sandbox: AsyncSandbox) -> None:
+    assert await sandbox.read_text("a.txt") == "hello"
+    for size in (0, 3, 9_000_000):
+        content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+        await sandbox.write("deep/down.bin", content, mode=0o700)
+        assert await sandbox.read("deep/down.bin") == content
+    assert (await sandbox.exec(["stat", "-c", "%a", "deep/down.bin"])).text == "700\n"
+    assert [file.path for file in await sandbox.list_files("deep")] == ["down.bin"]
+    await sandbox.remove("deep", recursive=True)
+    with pytest.raises(exceptions.FileNotFound) as missing:
+        await sandbox.read("deep/down.bin")
+    assert missing.value.facts["path"] == "deep/down.bin"
+
+
+async def test_a_file_over_its_limit(sandbox: AsyncSandbox) -> None:
+    await sandbox.write("big", b"x" * 5_000)
+    with pytest.raises(exceptions.OutputLimit) as refused:
+        await sandbox.read("big", max_bytes=1_000)
+    assert refused.value.facts["path"] == "big"
+
+
+async def test_folders_are_copied_both_ways(sandbox: AsyncSandbox, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "one.txt").write_text("1")
+    (source / "sub" / "run.sh").write_text("#!/bin/sh\necho ran")
+    (source / "sub" / "run.sh").chmod(0o755)
+    await sandbox.upload(source, "work")
+    assert (await sandbox.exec(["work/sub/run.sh"])).text == "ran\n"
+    await sandbox.exec("echo 2 > work/two.txt; ln -s /etc/passwd work/link")
+    await sandbox.download("work", tmp_path / "back")
+    found = {str(path.relative_to(tmp_path / "back")) for path in (tmp_path / "back").rglob("*") if path.is_file()}
+    assert found == {"one.txt", "two.txt", "sub/run.sh"}
+    await sandbox.download("work/two.txt", tmp_path / "two.txt")
+    assert (tmp_path / "two.txt").read_text() == "2\n"
+    await sandbox.upload(tmp_path / "two.txt", "copied.txt")
+    assert await sandbox.read_text("copied.txt") == "2\n"
+
+
+async def test_a_sandbox_is_deleted_with_its_block(client: AsyncClient) -> None:
+    async with await client.sandboxes.create(labels={"for": "test"}) as sandbox:
+        assert sandbox.name in [found.name for found in await client.sandboxes.list()]
+        assert (await client.sandboxes.get(sandbox.name)).info.spec.labels["for"] == "test"
+    with pytest.raises(exceptions.SandboxTerminated) as ended:
+        await sandbox.exec("true")
+    assert ended.value.facts["sandbox"] == sandbox.name
+    with pytest.raises(exceptions.SandboxTerminated):
+        await sandbox.renew()
+
+
+async def test_a_lease_is_renewed_while_its_client_lives(client: AsyncClient) -> None:
+    sandbox = await client.sandboxes.create(lease=3)
+    other = await client.sandboxes.get(sandbox.name)
+    first = other.info.lease_expire_time.ToNanoseconds()
+    while (await client.sandboxes.get(sandbox.name)).info.lease_expire_time.ToNanoseconds() == first:
+        await sandbox.exec("sleep 0.1")
+    await sandbox.delete()
+
+
+async def test_a_set_up_that_fails_says_why(client: AsyncClient) -> None:
+    with pytest.raises(exceptions.SandboxSetupFailed, match="no such thing") as failure:
+        await client.sandboxes.create(setup="echo no such thing; exit 7")
+    assert failure.value.facts["exitCode"] == "7"
+
+
+async def test_a_sandbox_with_a_key_is_made_once(client: AsyncClient) -> None:
+    key = new_key()
+    first = await client.sandboxes.create(key=key)
+    assert (await client.sandboxes.create(key=key)).name == first.name
+
+
+async def test_drivers_say_what_they_isolate(client: AsyncClient) -> None:
+    assert "local" in [driver.name for driver in await client.sandboxes.drivers()]
+
+
+async def _exists(sandbox: AsyncSandbox, path: str) -> None:
+    assert (await sandbox.exec(f"while ! test -s {path}; do sleep 0.05; done", timeout=60)).ok

@@ -1,0 +1,197 @@
+package dialect_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+)
+
+func TestAnErrorHasTheWordOfItsStatus(t *testing.T) {
+	t.Parallel()
+	types := dialect.ErrorTypes{Client: "client", Server: "server", ByStatus: map[int]string{429: "slow", 500: "server", 529: "slow"}}
+	for status, want := range map[int]string{429: "slow", 404: "client", 499: "client", 500: "server", 503: "server", 0: "server"} {
+		assert.Equal(t, want, types.Of(status), status)
+	}
+	assert.Equal(t, 429, types.Status("slow"))
+	assert.Zero(t, types.Status("client"), "it is the word of many")
+}
+
+func TestAChoiceIsReadByTheWordThatItIsWrittenWith(t *testing.T) {
+	t.Parallel()
+	words := dialect.ChoiceWords{Auto: "auto", Any: "required", None: "none"}
+	for word, mode := range map[string]toolv1.ToolChoiceMode{
+		"auto": toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, "required": toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY, "none": toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE,
+	} {
+		choice, ok := words.Choice(word)
+		require.True(t, ok)
+		assert.Equal(t, mode, choice.GetMode())
+		assert.Equal(t, word, words.Word(choice))
+	}
+	_, ok := words.Choice("any")
+	assert.False(t, ok)
+	assert.Equal(t, "auto", words.Word(nil))
+}
+
+func TestAResultClosesTheFirstCallThatFits(t *testing.T) {
+	t.Parallel()
+	var open dialect.OpenCalls
+	open.Open([]*toolv1.ToolCall{chat.Call("a", "f", "{}"), chat.Call("b", "g", "{}"), chat.Call("c", "f", "{}")})
+	isF := func(call *toolv1.ToolCall) bool { return call.GetFunction() == "f" }
+	assert.Equal(t, "a", open.Close(isF).GetId())
+	assert.Equal(t, []string{"b", "c"}, open.IDs())
+	assert.Equal(t, "c", open.Close(isF).GetId())
+	assert.Nil(t, open.Close(isF))
+}
+
+func TestACountIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	malformed := func(cause error) error { return &dialect.MalformedError{Answer: "count", Cause: cause} }
+	tokens, err := dialect.DecodeCount(anthropic.Codec{}, dialect.AppendCount(nil, "n", 7), "n", malformed)
+	require.NoError(t, err)
+	assert.Equal(t, int64(7), tokens)
+	for _, body := range []string{`{}`, `{"n":null}`, `{"n":"7"}`, `[]`, `{`} {
+		_, err := dialect.DecodeCount(anthropic.Codec{}, []byte(body), "n", malformed)
+		_, ok := errors.AsType[*dialect.MalformedError](err)
+		assert.True(t, ok, body)
+	}
+	_, err = dialect.DecodeCount(anthropic.Codec{}, []byte(`{"n":7,"error":{"type":"overloaded_error","message":"busy"}}`), "n", malformed)
+	said, ok := errors.AsType[*dialect.Error](err)
+	require.True(t, ok)
+	assert.Equal(t, "busy", said.Message)
+}
+
+func TestWhatAServersToolDidIsStoredInOneForm(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, `{"a":[{"b":1.0}],"z":"<x>"}`, dialect.StoredJSON([]byte(`{"z": "<x>", "y": null, "a": [{"c":null,"b":1.0}]}`), false))
+	assert.Equal(t, "{\n  \"a\": 1\n}", dialect.StoredJSON([]byte(`{"a":1}`), true))
+	assert.Equal(t, `no JSON`, dialect.StoredJSON([]byte(`no JSON`), true))
+	assert.Equal(t, "[\n  \"<x>\"\n]", dialect.StoredValue([]string{"<x>"}))
+}
+
+func TestABlockIsKeptAsDataOfItsVendor(t *testing.T) {
+	t.Parallel()
+	kept := dialect.KeptBlocks{"summary": {Member: "m", Type: "vendor_summary"}}
+	part := kept.Data("summary", []byte(`{"type":"summary","text":"x","none":null}`))
+	assert.JSONEq(t, `{"m":{"type":"vendor_summary","text":"x"}}`, part.GetData().GetJson())
+	kind, block := kept.Block(part)
+	assert.Equal(t, "summary", kind)
+	assert.JSONEq(t, `{"type":"summary","text":"x"}`, string(orderedjson.Append(nil, block)))
+	assert.Nil(t, kept.Data("other", []byte(`{}`)))
+	assert.Nil(t, kept.Data("summary", []byte(`[]`)))
+	_, block = dialect.KeptBlocks{"summary": {Member: "m", Type: "of another"}}.Block(part)
+	assert.Nil(t, block)
+}
+
+func TestTypesOfASchemaAreInLowerCase(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"OBJECT","properties":{"type":{"type":"STRING","enum":["A"]},"x":{"anyOf":[{"type":"ARRAY","items":{"type":"NUMBER"}}]}}}`: `{"type":"object","properties":{"type":{"type":"string","enum":["A"]},"x":{"anyOf":[{"type":"array","items":{"type":"number"}}]}}}`,
+		`{"type": "object", "default": {"type": "X"}}`: `{"type": "object", "default": {"type": "X"}}`,
+		`no JSON`: `no JSON`,
+	} {
+		assert.Equal(t, want, dialect.LowerTypes(schema))
+	}
+}
+
+func TestMediaIsAPartOfItsKind(t *testing.T) {
+	t.Parallel()
+	assert.NotNil(t, dialect.MediaPart("image/png", "u").GetImage())
+	assert.Equal(t, contentv1.AudioFormat_AUDIO_FORMAT_MP3, dialect.MediaPart("audio/mpeg", "u").GetAudio().GetFormat())
+	assert.Equal(t, contentv1.VideoFormat_VIDEO_FORMAT_MOV, dialect.MediaPart("video/quicktime", "u").GetVideo().GetFormat())
+	document := dialect.MediaPart("application/pdf", "u").GetDocument()
+	assert.Equal(t, "application/pdf", document.GetMimeType())
+	assert.Equal(t, "u", document.GetMedia().GetUri())
+}
+
+func TestBase64IsBroughtToItsUsualAlphabet(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{"-_8": "+/8=", "aGk": "aGk=", "aGk=": "aGk=", "no base64": "no base64", "": ""} {
+		assert.Equal(t, want, dialect.StandardBase64(given))
+	}
+}
+
+func TestAFaultOfAnItemHasItsPlace(t *testing.T) {
+	t.Parallel()
+	err := dialect.Each([]string{"a", ""}, "list.%d.", func(item *string) error {
+		if *item == "" {
+			return dialect.Required("name")
+		}
+		return nil
+	})
+	fault, ok := errors.AsType[*dialect.RequestError](err)
+	require.True(t, ok)
+	assert.Equal(t, "list.1.name", fault.Param)
+}
+
+// recorder writes what it is given to a list.
+type recorder struct{ all []string }
+
+func (r *recorder) WriteBegin()                  { r.all = append(r.all, "begin") }
+func (r *recorder) WriteText(piece string)       { r.all = append(r.all, "text "+piece) }
+func (r *recorder) WriteReasoning(piece string)  { r.all = append(r.all, "reasoning "+piece) }
+func (r *recorder) WritePart(*contentv1.Content) { r.all = append(r.all, "part") }
+func (r *recorder) WriteCall(piece *modelv1.ToolCallDelta) {
+	r.all = append(r.all, "call "+piece.GetId()+piece.GetArguments())
+}
+
+func TestPiecesOfTheFirstChoiceAreWrittenAndTheRestIsKnown(t *testing.T) {
+	t.Parallel()
+	var said dialect.Said
+	r := &recorder{}
+	for _, piece := range []*modelv1.GenerateDelta{
+		{Choice: 1, Piece: &modelv1.GenerateDelta_Text{Text: "other"}},
+		dialect.ReasoningDelta("h"), dialect.TextDelta("a"), dialect.TextDelta("b"),
+		dialect.PartDelta(chat.ImagePart("u")), dialect.CallDelta(&modelv1.ToolCallDelta{Id: "c1", Function: "f"}),
+	} {
+		said.Add(piece, r)
+	}
+	assert.Equal(t, []string{"begin", "reasoning h", "text a", "text b", "part", "call c1"}, r.all)
+
+	var rest []dialect.Unsaid
+	for _, missing := range said.Rest([]*contentv1.Content{chat.ReasoningPart("hm"), chat.TextPart("abc"), chat.TextPart("d"), chat.ImagePart("u")}, dialect.Readable) {
+		rest = append(rest, missing)
+	}
+	assert.Equal(t, []dialect.Unsaid{{Text: "m", Begun: true}, {Text: "c", Begun: true}, {Text: "d"}, {}}, rest)
+	var calls []string
+	for piece := range said.RestOfCalls([]*toolv1.ToolCall{chat.Call("c1", "f", `{"x":1}`), chat.Call("c2", "g", "")}) {
+		calls = append(calls, piece.GetId()+piece.GetArguments())
+	}
+	assert.Equal(t, []string{`{"x":1}`, `c2{}`}, calls)
+}
+
+func TestEventsAreWrittenTogetherAndNothingAfterAFailure(t *testing.T) {
+	t.Parallel()
+	var wire bytes.Buffer
+	w := dialect.NewEventWriter(&wire)
+	require.NoError(t, w.Flush())
+	w.Event("a", func(w *jsonwrite.Writer) { w.TextMember("x", "1") })
+	w.Event("", func(*jsonwrite.Writer) {})
+	assert.Zero(t, wire.Len())
+	require.NoError(t, w.Flush())
+	assert.Equal(t, "event: a\ndata: {\"x\":\"1\"}\n\ndata: {}\n\n", wire.String())
+	require.NoError(t, w.Ping())
+	assert.Contains(t, wire.String(), "\n: waiting\n\n")
+
+	broken := dialect.NewEventWriter(brokenPipe{})
+	broken.Data("", []byte("1"))
+	require.ErrorIs(t, broken.Flush(), errPipe)
+	require.ErrorIs(t, broken.Flush(), errPipe, "with nothing to write too")
+}
+
+var errPipe = errors.New("broken pipe")
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
