@@ -115,6 +115,28 @@ func TestAProberComesBackAfterAnOutage(t *testing.T) {
 	assert.GreaterOrEqual(t, p.succeed(5+20+30+35), 35)
 }
 
+// A capacity below half of the limit is found too, however long each attempt at more is refused.
+func TestAProberFindsACapacityFarBelowItsLimit(t *testing.T) {
+	t.Parallel()
+	for _, capacity := range []int{3, 6, 25} {
+		p := newProbed(Bounds{Min: 1, Start: 80, Max: 200})
+		refused := 0
+		for served := 0; served < 2000; {
+			if p.limit > capacity {
+				p.refuse(1)
+				if served >= 1000 {
+					refused++
+				}
+			} else {
+				p.succeed(1)
+				served++
+			}
+		}
+		assert.LessOrEqual(t, refused, 10, "of 1000 calls of a provider that takes %d at once", capacity)
+		assert.Equal(t, capacity, p.limit)
+	}
+}
+
 // A ceiling that an operator raises is looked for as any other: one slot first.
 func TestAProberTriesWhatARaisedMaximumAllows(t *testing.T) {
 	t.Parallel()
