@@ -90,8 +90,34 @@ async def test_no_server(tmp_path: Path) -> None:
         with pytest.raises(exceptions.ServerUnreachable, match=address) as away:
             await client.evals.list()
     assert away.value.reason == "SERVICE_UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost", "localhost:", ":7460", "http://127.0.0.1:7460", "127.0.0.1:7460/", "127.0.0.1:x", "[::1", "h:65536"],
+)
+async def test_an_address_that_cannot_be_one(address: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
-        await AsyncClient("localhost", token="x").server()
+        await AsyncClient(address, token="x").server()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7460", "[::1]:7460", "host.example:1"])
+def test_an_address_that_can_be_one(address: str) -> None:
+    assert Place(address, token="x").find({}).address == address
+
+
+@pytest.mark.parametrize("token", ["se\ncret", "secr\u00e9t", "se\x01cret"])
+async def test_a_token_that_cannot_be_one(server: Server, token: str) -> None:
+    with pytest.raises(exceptions.TokenInvalid, match="token file") as refused:
+        await AsyncClient(server.address, token=token).evals.list()
+    assert token not in str(refused.value)
+
+
+async def test_a_token_is_not_shown(server: Server) -> None:
+    async with AsyncClient(server.address, token=server.token + "\n") as client:
+        assert await client.runs.list() == []
+        shown = repr(client), repr(client._connection._place), repr(await client._connection.server())
+    assert server.token not in "".join(shown)
 
 
 async def test_a_server_of_another_version() -> None:
