@@ -18,8 +18,10 @@ from grpc import aio
 from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions
 from evalfleet._error import from_rpc
 from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, eval_service_pb2_grpc
+from evalfleet.connection import Connection
 from evalfleet.discovery import Place
 from evalfleet.errors.v1.error_reason_pb2 import ErrorReason
+from evalfleet.model.v1.message_pb2 import ModelCall
 
 
 def test_every_reason_has_an_exception() -> None:
@@ -40,6 +42,7 @@ def test_details_become_members() -> None:
         error_details_pb2.ErrorInfo(reason="SANDBOX_QUOTA", domain="evalfleet.dev", metadata={"quota": "disk"}),
         error_details_pb2.BadRequest(field_violations=[{"field": "spec.files", "description": "too large"}]),
         error_details_pb2.RetryInfo(retry_delay={"seconds": 2, "nanos": 500_000_000}),
+        ModelCall(time=1.5),
     ]
     for detail in details:
         status.details.add().Pack(detail)
@@ -50,6 +53,8 @@ def test_details_become_members() -> None:
     assert failure.facts == {"quota": "disk"}
     assert failure.fields == {"spec.files": "too large"}
     assert failure.retry_after == 2.5
+    (detail,) = failure.details
+    assert ModelCall.FromString(detail.value) == ModelCall(time=1.5)
     assert failure.code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -133,14 +138,21 @@ async def test_a_server_of_another_version() -> None:
 
 
 class Silent(eval_service_pb2_grpc.EvalServiceServicer):
-    """A server that accepts watches and sends nothing until `release`."""
+    """A server that accepts calls and sends nothing until `release`."""
 
     def __init__(self) -> None:
         self.watches = 0
+        self.called = asyncio.Event()
         self.release = asyncio.Event()
+
+    async def GetEval(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.called.set()
+        await self.release.wait()
+        return eval_pb2.Eval()
 
     async def WatchEval(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.watches += 1
+        self.called.set()
         await self.release.wait()
         yield eval_service_pb2.WatchEvalResponse(cursor="1", progress=eval_pb2.Eval())
 
@@ -205,6 +217,39 @@ async def test_a_server_at_another_address_cuts_no_calls(tmp_path: Path) -> None
             await client._connection.look_again()
             silent.release.set()
             assert (await watch).cursor == "1"
+    finally:
+        await other.stop(None)
+
+
+@pytest.mark.parametrize("of", ["call", "stream", "call with a time limit"])
+async def test_a_cancellation_passes_a_call_as_it_came(of: str) -> None:
+    silent, other = Silent(), aio.server()  # type: ignore[abstract]
+    eval_service_pb2_grpc.add_EvalServiceServicer_to_server(silent, other)
+    port = other.add_insecure_port("127.0.0.1:0")
+    await other.start()
+    came: list[tuple[Any, ...]] = []
+
+    async def work(connection: Connection) -> None:
+        try:
+            if of == "stream":
+                request = eval_service_pb2.WatchEvalRequest(name="projects/default/evals/e")
+                await anext(connection.follow(lambda stubs: stubs.evals.WatchEval(request)))
+            else:
+                get = eval_service_pb2.GetEvalRequest(name="projects/default/evals/e")
+                timeout = None if of == "call" else 600
+                await connection.call(lambda stubs: stubs.evals.GetEval, get, timeout=timeout)
+        except asyncio.CancelledError as cancelled:
+            came.append(cancelled.args)
+            raise
+
+    try:
+        async with AsyncClient(f"127.0.0.1:{port}", token="x") as client:
+            task = asyncio.create_task(work(client._connection))
+            await silent.called.wait()
+            task.cancel("by the caller")
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert came == [("by the caller",)]
     finally:
         await other.stop(None)
 

@@ -69,21 +69,6 @@ def connection(target: Target) -> Connection:
     return of_loop[target]
 
 
-async def cancellable(work: Coroutine[Any, Any, Result]) -> Result:
-    """Does work that waits for gRPC, and passes on a cancellation as it came.
-
-    gRPC raises a new CancelledError in place of the one that it gets. anyio, with which Inspect bounds samples, would
-    not recognise it as its own and would end the whole evaluation.
-    """
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.wait({task})
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    return task.result()
-
-
 def apart(target: Target, work: Callable[[Connection], Coroutine[Any, Any, Result]]) -> Result:
     """Does work on a connection of its own, in a thread of its own, and waits for it.
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import grpc
 from evalfleet import exceptions
 from evalfleet.exceptions import EvalfleetError
 from evalfleet.model.v1 import message_pb2 as messages
-from google.rpc import status_pb2
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import (
     OutputLimitExceededError,
@@ -80,15 +78,9 @@ def model_error(error: EvalfleetError) -> ModelServerError:
 
 def recorded_call(error: EvalfleetError) -> messages.ModelCall | None:
     """The exchange with the provider that a failed call had, if the server recorded it."""
-    cause = error.__cause__
-    if not isinstance(cause, grpc.aio.AioRpcError):
-        return None
-    metadata: Any = cause.trailing_metadata()
-    for key, value in metadata or ():
-        if key == "grpc-status-details-bin" and isinstance(value, bytes):
-            for detail in status_pb2.Status.FromString(value).details:
-                if detail.Is(messages.ModelCall.DESCRIPTOR):
-                    return messages.ModelCall.FromString(detail.value)
+    for detail in error.details:
+        if detail.Is(messages.ModelCall.DESCRIPTOR):
+            return messages.ModelCall.FromString(detail.value)
     return None
 
 

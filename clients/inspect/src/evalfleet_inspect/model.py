@@ -41,7 +41,7 @@ from inspect_ai.util import warn_once
 from typing_extensions import override
 
 from .attribution import attribution
-from .connection import Target, apart, cancellable, connection
+from .connection import Target, apart, connection
 from .errors import ModelServerError, model_error, prerequisites, recorded_call
 from .messages import message_from_proto, messages_to_proto, to_json
 from .options import cache_to_proto, choice_to_proto, config_to_proto, tools_to_proto
@@ -140,9 +140,9 @@ class EvalfleetModelAPI(ModelAPI):
         request = self._request(input, tools, tool_choice, config, server)
         try:
             if model_stream_requested():
-                response = await cancellable(self._streamed(server, request))
+                response = await self._streamed(server, request)
             else:
-                response = await cancellable(server.call(lambda stubs: stubs.models.Generate, request))
+                response = await server.call(lambda stubs: stubs.models.Generate, request)
         except asyncio.CancelledError:
             cancel = calls.CancelGenerateRequest(parent=request.parent, request_id=request.request_id)
             server.later(server.call(lambda stubs: stubs.models.CancelGenerate, cancel))
@@ -261,7 +261,7 @@ class EvalfleetModelAPI(ModelAPI):
             messages=messages_to_proto(conversation),
         )
         try:
-            response = await cancellable(server.call(lambda stubs: stubs.models.CountTokens, request))
+            response = await server.call(lambda stubs: stubs.models.CountTokens, request)
         except EvalfleetError as error:
             raise model_error(error) from error
         return response.message_tokens
@@ -289,7 +289,7 @@ class EvalfleetModelAPI(ModelAPI):
             instructions=instructions or "",
         )
         try:
-            response = await cancellable(server.call(lambda stubs: stubs.models.Compact, request))
+            response = await server.call(lambda stubs: stubs.models.Compact, request)
         except CapabilityUnsupported as error:
             raise NotImplementedError(str(error)) from error
         except EvalfleetError as error:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import anyio
 from evalfleet import exceptions
-from evalfleet.connection import Attempts, Connection, Stream, Stubs
+from evalfleet.connection import Attempts, Connection, Stream, Stubs, cancellable
 from evalfleet.exceptions import EvalfleetError
 from evalfleet.sandbox.v1 import sandbox_pb2 as sandboxes
 from evalfleet.sandbox.v1 import sandbox_service_pb2 as calls
@@ -33,7 +33,7 @@ from typing_extensions import override
 
 from .attribution import attribution, sample_label
 from .config import SandboxConfig, resolve
-from .connection import Target, cancellable, connection
+from .connection import Target, connection
 from .errors import in_sandbox, prerequisites
 
 logger = getLogger(__name__)
@@ -146,7 +146,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         resolved = resolve(config)
         request = calls.CreateSandboxRequest(parent=server.parent, spec=resolved.spec(), validate_only=True)
         with prerequisites("the sandbox evalfleet cannot be made"):
-            await cancellable(server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request))
+            await server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
 
     @override
     @classmethod
@@ -162,7 +162,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         if resolved.create_timeout is not None:
             request.timeout.FromNanoseconds(round(resolved.create_timeout * 1e9))
         with in_sandbox():
-            sandbox = await cancellable(_created(server, request))
+            sandbox = await _created(server, request)
         leases(server).hold(sandbox.name, resolved.lease)
         return {"default": cls(server, sandbox)}
 
@@ -250,7 +250,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         key = _key()
         with in_sandbox(cmd[0] if cmd else ""):
             try:
-                result = await cancellable(self._run(key, spec, stdin))
+                result = await self._run(key, spec, stdin)
             except asyncio.CancelledError:
                 self._later(
                     lambda stubs: stubs.sandboxes.CancelExec, calls.CancelExecRequest(sandbox=self.name, request_id=key)
@@ -343,9 +343,9 @@ class EvalfleetSandbox(SandboxEnvironment):
         with in_sandbox(file):
             if len(body) <= WHOLE_BYTES:
                 request = calls.WriteFileRequest(sandbox=self.name, path=file, content=body)
-                await cancellable(self._server.call(lambda stubs: stubs.sandboxes.WriteFile, request))
+                await self._server.call(lambda stubs: stubs.sandboxes.WriteFile, request)
             else:
-                await cancellable(self._upload(file, body))
+                await self._upload(file, body)
 
     async def _upload(self, file: str, body: bytes) -> None:
         async def pieces() -> AsyncIterator[calls.UploadFileRequest]:
@@ -357,7 +357,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         while True:
             stubs = await self._server.stubs()
             try:
-                await stubs.sandboxes.UploadFile(pieces(), metadata=self._server.metadata())
+                await cancellable(stubs.sandboxes.UploadFile(pieces(), metadata=self._server.metadata()))
                 return
             except AioRpcError as error:
                 await attempts.bear(error)
@@ -373,7 +373,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         if PurePosixPath(file).name in ("", "..") or file.rstrip("/").endswith("/.") or file in (".", "./"):
             raise IsADirectoryError(21, "Is a directory", file)
         with in_sandbox(file):
-            body = await cancellable(self._download(file))
+            body = await self._download(file)
         return body.decode() if text else body
 
     async def _download(self, file: str) -> bytes:
@@ -394,7 +394,7 @@ class EvalfleetSandbox(SandboxEnvironment):
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
         try:
             request = calls.GetSandboxRequest(name=self.name)
-            sandbox = await cancellable(self._server.call(lambda stubs: stubs.sandboxes.GetSandbox, request))
+            sandbox = await self._server.call(lambda stubs: stubs.sandboxes.GetSandbox, request)
         except EvalfleetError as error:
             raise ConnectionError(str(error)) from error
         if sandbox.state != sandboxes.SANDBOX_STATE_READY:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import grpc
+from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
@@ -37,6 +38,8 @@ class EvalfleetError(Exception):
     """The fields of the request that are at fault, and what is wrong with each."""
     retry_after: float | None
     """Seconds after which the call may be repeated, if the server said so."""
+    details: Sequence[Any]
+    """What else the server told of the failure, such as the `ModelCall` of a failed call of a model."""
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class EvalfleetError(Exception):
         facts: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
         retry_after: float | None = None,
+        details: Sequence[Any] = (),
         code: grpc.StatusCode | None = None,
         reason: str | None = None,
     ) -> None:
@@ -53,6 +57,7 @@ class EvalfleetError(Exception):
         self.facts = facts or {}
         self.fields = fields or {}
         self.retry_after = retry_after
+        self.details = details
         if code is not None:
             self.code = code
         if reason is not None:
@@ -70,6 +75,7 @@ class EvalfleetError(Exception):
 def from_rpc(error: grpc.aio.AioRpcError) -> EvalfleetError:
     """The exception for a failed call. A failure without a reason of ours, such as a lost connection, has none."""
     reason, facts, fields, retry_after = "", {}, {}, None
+    others: list[Any] = []
     for detail in _details(error):
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
             info = error_details_pb2.ErrorInfo.FromString(detail.value)
@@ -82,12 +88,21 @@ def from_rpc(error: grpc.aio.AioRpcError) -> EvalfleetError:
         elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
             delay = error_details_pb2.RetryInfo.FromString(detail.value).retry_delay
             retry_after = delay.seconds + delay.nanos / 1e9
+        else:
+            others.append(detail)
     kind = _by_reason.get(reason, EvalfleetError)
-    message = error.details() or error.code().name
-    return kind(message, facts=facts, fields=fields, retry_after=retry_after, code=error.code(), reason=reason)
+    return kind(
+        error.details() or error.code().name,
+        facts=facts,
+        fields=fields,
+        retry_after=retry_after,
+        details=others,
+        code=error.code(),
+        reason=reason,
+    )
 
 
-def _details(error: grpc.aio.AioRpcError) -> list[status_pb2.Status]:
+def _details(error: grpc.aio.AioRpcError) -> list[Any]:
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from grpc import aio
 
 from evalfleet.blob.v1 import blob_service_pb2 as pb
-from evalfleet.connection import Attempts, Connection
+from evalfleet.connection import Attempts, Connection, cancellable
 from evalfleet.content.v1.content_pb2 import BlobRef
 
 CHUNK_BYTES = 1 << 20
@@ -46,7 +46,7 @@ class AsyncBlobs:
         while True:
             stubs = await self._connection.stubs()
             try:
-                return await stubs.blobs.UploadBlob(chunks(), metadata=self._connection.metadata())
+                return await cancellable(stubs.blobs.UploadBlob(chunks(), metadata=self._connection.metadata()))
             except aio.AioRpcError as error:
                 await attempts.bear(error)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -86,6 +86,21 @@ _IDEMPOTENT = {
 def repeatable(request: Message) -> bool:
     """Whether a call may be repeated after a lost connection: its method is idempotent, or it has a key."""
     return request.DESCRIPTOR.full_name in _IDEMPOTENT or bool(getattr(request, "request_id", ""))
+
+
+async def cancellable(call: Awaitable[Result]) -> Result:
+    """Waits for a call of gRPC, and passes a cancellation on as it came.
+
+    gRPC raises a CancelledError of its own in its place. Bounds that know their cancellation again, such as those of
+    anyio, would let that one pass and end more than they bound.
+    """
+    waiting = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait({waiting})
+    except asyncio.CancelledError:
+        waiting.cancel()
+        raise
+    return waiting.result()
 
 
 class Stubs:
@@ -220,7 +235,7 @@ class Connection:
         while True:
             stubs = await self.stubs()
             try:
-                response = await method(stubs)(request, metadata=self.metadata())
+                response = await cancellable(method(stubs)(request, metadata=self.metadata()))
             except aio.AioRpcError as error:
                 await attempts.bear(error)
             except asyncio.CancelledError:
@@ -255,7 +270,7 @@ class Connection:
             messages = stream.__aiter__()
             try:
                 while True:
-                    message = await asyncio.wait_for(messages.__anext__(), quiet)
+                    message = await asyncio.wait_for(cancellable(messages.__anext__()), quiet)
                     attempts.succeeded()
                     yield await offload.take(message, self._get_blob)
             except StopAsyncIteration:

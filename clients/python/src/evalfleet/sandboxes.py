@@ -14,7 +14,7 @@ from typing import Literal, Union
 from google.protobuf.duration_pb2 import Duration
 from grpc import aio
 
-from evalfleet.connection import GRACE_SECONDS, Attempts, Connection, Stream, Stubs
+from evalfleet.connection import GRACE_SECONDS, Attempts, Connection, Stream, Stubs, cancellable
 from evalfleet.exceptions import EvalfleetError, SandboxTerminated
 from evalfleet.keys import new_key
 from evalfleet.sandbox.v1 import sandbox_pb2
@@ -376,7 +376,7 @@ class AsyncSandbox:
         while True:
             stubs = await self._connection.stubs()
             try:
-                await stubs.sandboxes.UploadFile(requests(), metadata=self._connection.metadata())
+                await cancellable(stubs.sandboxes.UploadFile(requests(), metadata=self._connection.metadata()))
                 return
             except aio.AioRpcError as error:
                 await attempts.bear(error)

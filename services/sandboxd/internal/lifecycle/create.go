@@ -274,7 +274,9 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	e.client.Store(c)
 	moved, err := s.moveWithRetry(ctx, e, Made, func(made *Sandbox) {
 		made.Report, made.BootID, made.Timing = report, hello.GetBootId(), timing()
-		made.LeaseEnd = time.Now().Add(made.Lease)
+		now := time.Now()
+		made.LeaseEnd = now.Add(made.Lease)
+		e.granted.Store(now.UnixNano())
 		for _, note := range hello.GetNotes() {
 			made.Report.Isolation.Weaker = appendNew(made.Report.Isolation.Weaker, note)
 		}

@@ -58,10 +58,12 @@ func (s *Sandboxes) renew(ctx context.Context, e *entry, lease time.Duration) (t
 	if lease == 0 {
 		lease = b.Lease
 	}
-	b.LeaseEnd = time.Now().Add(lease)
+	now := time.Now()
+	b.LeaseEnd = now.Add(lease)
 	b.Revision++
 	if err := s.put(ctx, e, b); err != nil {
 		return time.Time{}, fmt.Errorf("write the lease of %s: %w", b.Name(), err)
 	}
+	e.granted.Store(now.UnixNano())
 	return b.LeaseEnd, nil
 }

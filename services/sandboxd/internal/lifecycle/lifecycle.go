@@ -135,6 +135,7 @@ type entry struct {
 
 	busy     atomic.Int32 // calls that use it now
 	lastUsed atomic.Int64 // Unix nanoseconds
+	granted  atomic.Int64 // when this process granted the lease, in Unix nanoseconds; 0 if an earlier one did
 }
 
 // New loads the sandboxes that live. Run must be called for leases to end.

@@ -325,6 +325,24 @@ func TestALeaseEndsUnlessItIsRenewedOrUsed(t *testing.T) {
 	})
 }
 
+// Only leases of earlier processes wait until their holders had time to come back.
+func TestALeaseThatAYoungProcessGrantedEndsInTime(t *testing.T) {
+	bubble(t, func(h *house) {
+		earlier := h.create(lease(20*time.Second), "")
+		h.stop()
+		h.start()
+		created, renewed := h.create(lease(20*time.Second), ""), h.create(lease(time.Hour), "")
+		_, _, err := h.boxes.Renew(h.Context(), "p", []string{renewed.ID}, 20*time.Second)
+		require.NoError(t, err)
+		time.Sleep(40 * time.Second)
+		assert.Equal(t, lifecycle.Deleted, h.state(created.ID))
+		assert.Equal(t, lifecycle.Deleted, h.state(renewed.ID))
+		assert.Equal(t, lifecycle.Ready, h.state(earlier.ID))
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(earlier.ID))
+	})
+}
+
 func TestASandboxInUseKeepsItsLease(t *testing.T) {
 	bubble(t, func(h *house) {
 		b := h.create(lease(time.Minute), "")

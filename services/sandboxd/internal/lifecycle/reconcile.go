@@ -15,7 +15,7 @@ const (
 	reconcileEvery = 10 * time.Second
 	// settle is the delay before a process ends leases that expired while it could not receive renewals (it is new, it
 	// stood still, or its store was unreachable), so that their holders can renew them. Holders renew every two minutes
-	// (engine.Config.RenewLeases).
+	// (engine.Config.RenewLeases). A lease that was granted since then has no such delay.
 	settle = 3 * time.Minute
 	// stoodStill is the longest interval between two looks at the clock while the process runs.
 	stoodStill = time.Minute
@@ -100,6 +100,14 @@ func (s *Sandboxes) settled(now time.Time) bool {
 	return now.Sub(s.settling) > settle
 }
 
+// grantedSince reports whether this process has granted the lease of an entry since then, so that no renewal of it can
+// have been missed.
+func (s *Sandboxes) grantedSince(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.granted.Load() >= s.settling.UnixNano()
+}
+
 func (s *Sandboxes) entries() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +159,7 @@ func (s *Sandboxes) look(ctx context.Context, e *entry) {
 		switch {
 		case now.After(b.Deadline):
 			s.remove(ctx, e, "its lifetime is over")
-		case now.After(e.leaseEnd(b)) && s.settled(now):
+		case now.After(e.leaseEnd(b)) && (s.settled(now) || s.grantedSince(e)):
 			s.remove(ctx, e, "its lease expired")
 		}
 	case Deleted, Lost, Failed:
