@@ -79,8 +79,8 @@ type ServerSentEvents struct{}
 // ReadEvents implements Codec.
 func (ServerSentEvents) ReadEvents(stream io.Reader) iter.Seq2[Event, error] { return Events(stream) }
 
-// AppendEvent appends a server-sent event. A name that is empty is left out. Data is JSON: line breaks between its tokens,
-// which JSON of others may have, would end the event, and are dropped.
+// AppendEvent appends a server-sent event. A name that is empty is left out. Data is JSON: line breaks between its
+// tokens, which JSON of others may have, would end the event, and are dropped.
 func AppendEvent(dst []byte, name string, data []byte) []byte {
 	if name != "" {
 		dst = append(append(append(dst, "event: "...), name...), '\n')

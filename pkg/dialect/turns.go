@@ -73,7 +73,8 @@ func (t *Turns) assistant() *modelv1.ChatMessage {
 	return t.turn
 }
 
-// End appends the message that is being collected, if there is one: what follows is another. One plain text is its content as such.
+// End appends the message that is being collected, if there is one: what follows is another. One plain text is its
+// content as such.
 func (t *Turns) End() {
 	if len(t.heard) > 0 {
 		t.messages, t.heard = append(t.messages, NewMessage(modelv1.Role_ROLE_USER, t.heard)), nil

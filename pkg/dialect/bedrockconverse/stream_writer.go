@@ -138,7 +138,8 @@ func (s *streamWriter) reasoningDelta(name, value string) {
 	})
 }
 
-// WritePart implements dialect.PieceWriter: it writes an image, or sealed reasoning. What its pieces had to read has come before it.
+// WritePart implements dialect.PieceWriter: it writes an image, or sealed reasoning. What its pieces had to read has
+// come before it.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
 	if image := part.GetImage(); image != nil {
 		s.writeImage(image)

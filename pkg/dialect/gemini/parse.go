@@ -68,8 +68,8 @@ type wireConfig struct {
 	} `json:"thinkingConfig"`
 }
 
-// foreign are the members that hold JSON of others, in which no name is the format's, and depth is how deep the format's
-// own members are nested.
+// foreign are the members that hold JSON of others, in which no name is the format's, and depth is how deep the
+// format's own members are nested.
 var foreign = map[string]bool{
 	"args": true, "response": true, "parameters": true, "parametersJsonSchema": true, "responseSchema": true, "responseJsonSchema": true,
 }

@@ -153,8 +153,8 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 	}
 }
 
-// Output implements dialect.Response. An answer without candidates becomes a choice with the reason, if the server gives
-// one.
+// Output implements dialect.Response. An answer without candidates becomes a choice with the reason, if the server
+// gives one.
 func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	output := &modelv1.ModelOutput{Model: a.Model, Usage: a.TokenUsage()}
 	if a.ID != "" {

@@ -1,5 +1,5 @@
-// Package toolname gives tools of clients the names and the form of the canonical form, which has neither namespaces nor
-// tools that take a text, and finds the client's names again.
+// Package toolname gives tools of clients the names and the form of the canonical form, which has neither namespaces
+// nor tools that take a text, and finds the client's names again.
 package toolname
 
 import (
