@@ -168,6 +168,7 @@ async def test_folders_are_copied_both_ways(sandbox: AsyncSandbox, tmp_path: Pat
 async def test_a_sandbox_is_deleted_with_its_block(client: AsyncClient) -> None:
     async with await client.sandboxes.create(labels={"for": "test"}) as sandbox:
         assert sandbox.name in [found.name for found in await client.sandboxes.list()]
+        assert (await client.sandboxes.get(sandbox.name.rpartition("/")[2])).name == sandbox.name
         assert (await client.sandboxes.get(sandbox.name)).info.spec.labels["for"] == "test"
     with pytest.raises(exceptions.SandboxTerminated) as ended:
         await sandbox.exec("true")

@@ -158,7 +158,11 @@ class AsyncSandboxes:
         return sandbox
 
     async def get(self, name: str) -> AsyncSandbox:
-        """An existing sandbox by its name, `projects/…/sandboxes/…`. Its lease is renewed only after `hold`."""
+        """A sandbox by its name, `projects/…/sandboxes/…`, or the last part of it.
+
+        Its lease is renewed only after `hold`.
+        """
+        name = name if "/" in name else f"{self._connection.parent}/sandboxes/{name}"
         found = await self._connection.call(lambda stubs: stubs.sandboxes.GetSandbox, pb.GetSandboxRequest(name=name))
         return AsyncSandbox(self._connection, found)
 
@@ -173,11 +177,11 @@ class AsyncSandboxes:
         request = pb.CancelSandboxRequest(parent=self._connection.parent, request_id=key)
         await self._connection.call(lambda stubs: stubs.sandboxes.CancelSandbox, request)
 
-    async def list(self) -> list[sandbox_pb2.Sandbox]:
-        """All sandboxes, newest first."""
+    async def list(self) -> list[AsyncSandbox]:
+        """All sandboxes, newest first. Their leases are renewed only after `hold`."""
         request = pb.ListSandboxesRequest(parent=self._connection.parent, page_size=1000)
         pages = self._connection.pages(lambda stubs: stubs.sandboxes.ListSandboxes, request)
-        return [sandbox async for page in pages for sandbox in page.sandboxes]
+        return [AsyncSandbox(self._connection, found) async for page in pages for found in page.sandboxes]
 
 
 class AsyncSandbox:
