@@ -165,16 +165,27 @@ class Connection:
         return [("authorization", f"Bearer {self._server.token}")]
 
     async def _find(self) -> Server:
+        try:
+            return await self._find_running()
+        except ServerUnreachable:
+            if not self._start:
+                raise
+        program = self._start if isinstance(self._start, str) else None
+        try:
+            self._started = await StartedServer.start(self._place, program)
+        except ServerUnreachable as failure:
+            try:
+                return await self._find_running()  # Another client was faster.
+            except ServerUnreachable:
+                raise failure from None
+        return self._place.find()
+
+    async def _find_running(self) -> Server:
+        """The server that runs, after its start if it starts."""
         attempts = 0
         while self._place.starting() and attempts * FIRST_PAUSE < self.patience and not self._closed:
             attempts += 1
             await asyncio.sleep(FIRST_PAUSE)
-        try:
-            return self._place.find()
-        except ServerUnreachable:
-            if not self._start:
-                raise
-        self._started = await StartedServer.start(self._place, self._start if isinstance(self._start, str) else None)
         return self._place.find()
 
     def _dial(self, server: Server) -> None:
