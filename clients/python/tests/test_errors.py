@@ -229,6 +229,15 @@ async def test_a_closed_client_says_so(server: Server) -> None:
         await client.evals.list()
 
 
+def test_a_client_of_another_event_loop_says_so(server: Server) -> None:
+    client = AsyncClient(data_dir=server.data)
+    with pytest.raises(RuntimeError, match="stubs"):
+        client.metadata()
+    asyncio.run(client.server())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.server())
+
+
 def test_where_a_server_is_looked_for(server: Server, tmp_path: Path) -> None:
     home = {"XDG_DATA_HOME": str(tmp_path)}
     assert Place().folder(home) == tmp_path / "evalfleet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -133,6 +134,7 @@ class Connection:
         self._place = place
         self._start = start
         self._credentials = credentials
+        self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._lock = asyncio.Lock()
         self._server: Server | None = None
         self._started: StartedServer | None = None
@@ -151,6 +153,10 @@ class Connection:
 
     async def stubs(self) -> Stubs:
         """The generated stubs over this connection. Their calls need `metadata()`, and raise errors of gRPC."""
+        owner = os.getpid(), asyncio.get_running_loop()
+        self._owner = self._owner or owner
+        if self._owner != owner:
+            raise RuntimeError("this client is of another event loop or process; make one for each")
         async with self._lock:
             if self._closed:
                 raise RuntimeError("the client is closed")
@@ -161,7 +167,8 @@ class Connection:
 
     def metadata(self) -> list[tuple[str, str]]:
         """What every call sends."""
-        assert self._server is not None, "stubs() comes first"
+        if self._server is None:
+            raise RuntimeError("the client is not connected yet; await stubs() first")
         return [("authorization", f"Bearer {self._server.token}")]
 
     async def _find(self) -> Server:
