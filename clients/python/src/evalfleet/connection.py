@@ -343,7 +343,7 @@ class Connection:
         task.add_done_callback(self._later.discard)
 
     async def surely(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does work to its end, even if the task that waits for it is cancelled. `close` waits for it."""
+        """Does work to its end, even if the task that waits for it is cancelled. Then `close` waits for it."""
         task = asyncio.ensure_future(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)

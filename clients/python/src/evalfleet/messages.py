@@ -41,9 +41,8 @@ def message(value: Message) -> ChatMessage:
     """The message of the protocol for a plain one.
 
     A dict has `role` and `content`: a text, or a list of texts and parts in the JSON form of the protocol, such as
-    `{"image": {"media": {"uri": …}}}`.
-    An assistant's may have `tool_calls`, each with `id`, `function` and `arguments`; a tool's has `tool_call_id` and
-    perhaps `function`.
+    `{"image": {"media": {"uri": …}}}`. An assistant's may have `tool_calls`, each with `id`, `function` and
+    `arguments`; a tool's has `tool_call_id` and perhaps `function`.
     """
     if isinstance(value, ChatMessage):
         return value
