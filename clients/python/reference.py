@@ -40,10 +40,10 @@ def page(sources: Path) -> str:
         "Each is an `EvalfleetError`, in `evalfleet.exceptions`.",
         "| Exception | Meaning |\n| --- | --- |",
     ]
-    for node in ast.parse((package / "_reasons.py").read_text()).body:
-        if isinstance(node, ast.ClassDef):
-            meaning = " ".join((ast.get_docstring(node) or "").split())
-            parts[-1] += f"\n| `{node.name}` | {meaning} |"
+    for module in ("exceptions", "_reasons"):
+        for node in ast.parse((package / f"{module}.py").read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                parts[-1] += f"\n| `{node.name}` | {_line(ast.get_docstring(node) or '')} |"
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -120,7 +120,7 @@ async def test_a_token_that_cannot_be_one(server: Server, token: str) -> None:
 
 async def test_a_token_is_not_shown(server: Server) -> None:
     async with AsyncClient(server.address, token=server.token + "\n") as client:
-        assert await client.runs.list() == []
+        await client.runs.list()
         shown = repr(client), repr(client._connection._place), repr(await client._connection.server())
     assert server.token not in "".join(shown)
 
@@ -274,6 +274,15 @@ async def test_a_closed_client_says_so(server: Server) -> None:
         await client.evals.list()
 
 
+def test_a_client_of_another_event_loop_says_so(server: Server) -> None:
+    client = AsyncClient(data_dir=server.data)
+    with pytest.raises(RuntimeError, match="stubs"):
+        client.metadata()
+    asyncio.run(client.server())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.server())
+
+
 def test_where_a_server_is_looked_for(server: Server, tmp_path: Path) -> None:
     home = {"XDG_DATA_HOME": str(tmp_path)}
     assert Place().folder(home) == tmp_path / "evalfleet"
@@ -302,6 +311,15 @@ async def test_a_server_that_starts_is_waited_for(server: Server, tmp_path: Path
     lock.write_text(json.dumps({"address": server.address, "pid": os.getpid()}))
     assert await finding == server.address
     await client.close()
+
+
+async def test_one_of_many_clients_starts_the_server(server: Server) -> None:
+    clients = [AsyncClient(data_dir=server.root / "many", start=PROGRAM) for _ in range(3)]
+    try:
+        assert len(set(await asyncio.gather(*(client.server() for client in clients)))) == 1
+    finally:
+        for client in clients:
+            await client.close()
 
 
 async def test_a_server_is_started_and_stopped_with_its_client(server: Server, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -248,9 +247,31 @@ async def test_a_worker_is_killed_after_its_work_and_sends_the_result_when_it_is
         assert await process.wait() == 0
 
 
+async def test_a_second_signal_ends_a_worker_whose_function_does_not_return(
+    mortal: Server, client: AsyncClient, tmp_path: Path
+) -> None:
+    env = {"EVALFLEET_DATA_DIR": str(mortal.data), "PYTHONPATH": ":".join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, cwd=tmp_path, env=env)
+    try:
+        await _squares(client)
+        while not (tmp_path / "calls").exists():
+            await asyncio.sleep(0.02)
+
+        async def ended() -> bool:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            return process.returncode is not None
+
+        await until(ended)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
 def _kept(path: Path) -> bool:
-    with sqlite3.connect(path) as file:
-        return bool(file.execute("SELECT count(*) FROM results").fetchone()[0])
+    """Whether the file has the result. SQLite does not tell: the file belongs to the worker."""
+    return b'{"text": 144}' in path.read_bytes()
 
 
 async def _squares(client: AsyncClient) -> AsyncEval:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 from conftest import Server
@@ -80,6 +81,23 @@ async def test_a_wrong_message_is_refused_before_the_call(
 ) -> None:
     with pytest.raises(ValueError, match=says):
         await client.models.generate(MODEL, [message])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"config": {"tempratur": 1}}, "tempratur"),
+        ({"config": {"temperature": "x"}}, "temperature"),
+        ({"messages": [{"role": "user", "content": [{"imag": 1}]}]}, "imag"),
+        ({"tools": [{"description": "Adds."}]}, "no name"),
+        ({"tools": [{"name": "add", "params": {}}]}, "'params'"),
+    ],
+)
+async def test_a_wrong_argument_is_refused_before_the_call(
+    client: AsyncClient, arguments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        await client.models.generate(MODEL, **{"messages": "Hi", **arguments})
 
 
 async def test_tools_and_their_calls(client: AsyncClient) -> None:

@@ -1,6 +1,7 @@
 """Sandboxes."""
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,7 @@ async def test_folders_are_copied_both_ways(sandbox: AsyncSandbox, tmp_path: Pat
 async def test_a_sandbox_is_deleted_with_its_block(client: AsyncClient) -> None:
     async with await client.sandboxes.create(labels={"for": "test"}) as sandbox:
         assert sandbox.name in [found.name for found in await client.sandboxes.list()]
+        assert (await client.sandboxes.get(sandbox.name.rpartition("/")[2])).name == sandbox.name
         assert (await client.sandboxes.get(sandbox.name)).info.spec.labels["for"] == "test"
     with pytest.raises(exceptions.SandboxTerminated) as ended:
         await sandbox.exec("true")
@@ -182,6 +184,35 @@ async def test_a_lease_is_renewed_while_its_client_lives(client: AsyncClient) ->
     while (await client.sandboxes.get(sandbox.name)).info.lease_expire_time.ToNanoseconds() == first:
         await sandbox.exec("sleep 0.1")
     await sandbox.delete()
+
+
+async def test_files_over_the_limit_of_a_read_and_folders_of_any_depth_are_copied(
+    sandbox: AsyncSandbox, tmp_path: Path
+) -> None:
+    size = (100 << 20) + 1
+    with (tmp_path / "big").open("wb") as big:
+        big.truncate(size)
+    deep = "/".join(str(level) for level in range(20))
+    tracemalloc.start()
+    try:
+        await sandbox.upload(tmp_path / "big", "big")
+        await sandbox.exec(f"mkdir -p top/{deep}; echo deep > top/{deep}/file; mkdir top/empty")
+        await sandbox.download("big", tmp_path / "back")
+        await sandbox.download("top", tmp_path / "top")
+        assert tracemalloc.get_traced_memory()[1] < 30 << 20
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "back").stat().st_size == size
+    assert (tmp_path / "top" / deep / "file").read_text() == "deep\n"
+    assert (tmp_path / "top" / "empty").is_dir()
+
+
+async def test_a_download_that_fails_leaves_what_was_there(sandbox: AsyncSandbox, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+    with pytest.raises(exceptions.FileNotFound):
+        await sandbox.download("nosuch", tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_text() == "old"
 
 
 async def test_a_set_up_that_fails_says_why(client: AsyncClient) -> None:

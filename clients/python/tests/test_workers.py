@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,17 @@ from typing import Any, Literal
 import pytest
 from conftest import PATIENCE, Server, until
 
-from evalfleet import AsyncClient, ContinueCall, Score, ScorerCall, ToolCallContext, ToolError, Worker, exceptions
+from evalfleet import (
+    AsyncClient,
+    ContinueCall,
+    Score,
+    ScorerCall,
+    ToolCallContext,
+    ToolError,
+    Worker,
+    exceptions,
+    workers,
+)
 from evalfleet.schema import describe
 
 MODEL = "mockllm/model"
@@ -195,6 +206,70 @@ async def test_a_call_that_is_not_wanted_any_more_is_cancelled(client: AsyncClie
         await evaluation.cancel()
         await asyncio.wait_for(cancelled.wait(), PATIENCE)
         assert (await evaluation.wait(PATIENCE)).state == "cancelled"
+
+
+async def test_a_function_that_does_not_return_after_its_call_was_cancelled_keeps_no_other_call_waiting(
+    client: AsyncClient,
+) -> None:
+    worker = Worker(client=client)
+    begun, go = threading.Event(), threading.Event()
+
+    @worker.scorer()
+    def stuck(call: ScorerCall) -> float:
+        if not begun.is_set():
+            begun.set()
+            go.wait()
+        return 1.0
+
+    async with serving(worker):
+        task = {"dataset": [{"input": "Hi", "target": "x"}], "solver": "generate", "scorer": "stuck"}
+        first = await client.evals.create(task, model=MODEL)
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        await first.cancel()
+        await first.wait(PATIENCE)
+        second = await client.evals.create(task, model=MODEL)
+        try:
+            assert (await second.wait(PATIENCE)).state == "succeeded"
+        finally:
+            go.set()
+
+
+async def test_whatever_a_function_raises_fails_its_call(client: AsyncClient) -> None:
+    worker = Worker(client=client)
+
+    @worker.scorer()
+    def empty(call: ScorerCall) -> float:
+        return next(iter(()))
+
+    async with serving(worker):
+        row, _ = await evaluate(client, [], scorer="empty")
+    assert "StopIteration" in row["error"]
+
+
+def test_a_file_of_results_has_one_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "LOCK_SECONDS", 0)
+    first = Worker(results=tmp_path / "results.db")
+    with pytest.raises(RuntimeError, match="another worker's"):
+        Worker(results=tmp_path / "results.db")
+    first._results.close()
+    Worker(results=tmp_path / "results.db")._results.close()
+
+
+def test_with_parameters_of_its_own_a_function_may_have_any_signature() -> None:
+    worker, parameters = Worker(), {"type": "object", "properties": {}}
+
+    @worker.tool(parameters=parameters)
+    def tool(value: complex) -> str:
+        """Says it."""
+        return str(value)
+
+    @worker.scorer(parameters=parameters)
+    def scorer(call: ScorerCall, value: complex) -> bool:
+        """Judges it."""
+        return True
+
+    offered = [(offer.description, json.loads(offer.parameters_json)) for offer in worker._offers]
+    assert offered == [("Says it.", parameters), ("Judges it.", parameters)]
 
 
 async def test_a_draining_worker_answers_its_calls_first(client: AsyncClient) -> None:

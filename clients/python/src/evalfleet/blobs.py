@@ -12,8 +12,7 @@ from grpc import aio
 from evalfleet.blob.v1 import blob_service_pb2 as pb
 from evalfleet.connection import Attempts, Connection, cancellable
 from evalfleet.content.v1.content_pb2 import BlobRef
-
-CHUNK_BYTES = 1 << 20
+from evalfleet.files import chunks
 
 
 class AsyncBlobs:
@@ -27,26 +26,22 @@ class AsyncBlobs:
 
     async def put(self, body: bytes | str | os.PathLike[str], *, media_type: str = "") -> BlobRef:
         """Stores bytes, a text as UTF-8, or the file at a path. Storing a body again has no effect."""
-        content = (
-            body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else Path(body).read_bytes()
-        )
-        return await self._upload(content, media_type)
+        content = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else Path(body)
+        digest = hashlib.sha256()
+        for chunk in chunks(content):
+            digest.update(chunk)
+        first = pb.UploadBlobRequest(parent=self._connection.parent, media_type=media_type, hash=digest.hexdigest())
 
-    async def _upload(self, content: bytes, media_type: str) -> BlobRef:
-        first = pb.UploadBlobRequest(
-            parent=self._connection.parent, media_type=media_type, hash=hashlib.sha256(content).hexdigest()
-        )
-
-        async def chunks() -> AsyncIterator[pb.UploadBlobRequest]:
+        async def requests() -> AsyncIterator[pb.UploadBlobRequest]:
             yield first
-            for start in range(0, len(content), CHUNK_BYTES):
-                yield pb.UploadBlobRequest(chunk=content[start : start + CHUNK_BYTES])
+            for chunk in chunks(content):
+                yield pb.UploadBlobRequest(chunk=chunk)
 
         attempts = Attempts(self._connection, repeat=True)
         while True:
             stubs = await self._connection.stubs()
             try:
-                return await cancellable(stubs.blobs.UploadBlob(chunks(), metadata=self._connection.metadata()))
+                return await cancellable(stubs.blobs.UploadBlob(requests(), metadata=self._connection.metadata()))
             except aio.AioRpcError as error:
                 await attempts.bear(error)
 

@@ -262,7 +262,7 @@ class Sandboxes(Twin[AsyncSandboxes]):
     create = making(Sandbox, AsyncSandboxes.create)
     get = making(Sandbox, AsyncSandboxes.get)
     drivers = blocking(AsyncSandboxes.drivers)
-    list = blocking(AsyncSandboxes.list)
+    list = listing(Sandbox, AsyncSandboxes.list)
 
 
 class Eval(Twin[AsyncEval]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -148,6 +149,7 @@ class Connection:
         self._place = place
         self._start = start
         self._credentials = credentials
+        self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._lock = asyncio.Lock()
         self._server: Server | None = None
         self._started: StartedServer | None = None
@@ -166,6 +168,10 @@ class Connection:
 
     async def stubs(self) -> Stubs:
         """The generated stubs over this connection. Their calls need `metadata()`, and raise errors of gRPC."""
+        owner = os.getpid(), asyncio.get_running_loop()
+        self._owner = self._owner or owner
+        if self._owner != owner:
+            raise RuntimeError("this client is of another event loop or process; make one for each")
         async with self._lock:
             if self._closed:
                 raise RuntimeError("the client is closed")
@@ -176,20 +182,32 @@ class Connection:
 
     def metadata(self) -> list[tuple[str, str]]:
         """What every call sends."""
-        assert self._server is not None, "stubs() comes first"
+        if self._server is None:
+            raise RuntimeError("the client is not connected yet; await stubs() first")
         return [("authorization", f"Bearer {self._server.token}")]
 
     async def _find(self) -> Server:
+        try:
+            return await self._find_running()
+        except ServerUnreachable:
+            if not self._start:
+                raise
+        program = self._start if isinstance(self._start, str) else None
+        try:
+            self._started = await StartedServer.start(self._place, program)
+        except ServerUnreachable as failure:
+            try:
+                return await self._find_running()  # Another client was faster.
+            except ServerUnreachable:
+                raise failure from None
+        return self._place.find()
+
+    async def _find_running(self) -> Server:
+        """The server that runs, after its start if it starts."""
         attempts = 0
         while self._place.starting() and attempts * FIRST_PAUSE < self.patience and not self._closed:
             attempts += 1
             await asyncio.sleep(FIRST_PAUSE)
-        try:
-            return self._place.find()
-        except ServerUnreachable:
-            if not self._start:
-                raise
-        self._started = await StartedServer.start(self._place, self._start if isinstance(self._start, str) else None)
         return self._place.find()
 
     def _dial(self, server: Server) -> None:
@@ -340,7 +358,7 @@ class Connection:
         task.add_done_callback(self._later.discard)
 
     async def surely(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does work to its end, even if the task that waits for it is cancelled. `close` waits for it."""
+        """Does work to its end, even if the task that waits for it is cancelled. Then `close` waits for it."""
         task = asyncio.ensure_future(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)

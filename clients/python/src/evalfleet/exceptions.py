@@ -1,11 +1,13 @@
-"""Exceptions by reason. [docs/errors.md](errors.md) lists the reasons with their facts.
+"""Exceptions by reason.
 
-try:
-    await sandbox.read("answer.txt")
-except exceptions.FileNotFound as missing:
-    print(missing.facts["path"])
-except exceptions.EvalfleetError as failure:
-    print(failure.reason, failure)
+    try:
+        await sandbox.read("answer.txt")
+    except exceptions.FileNotFound as missing:
+        print(missing.facts["path"])
+    except exceptions.EvalfleetError as failure:
+        print(failure.reason, failure)
+
+docs/errors.md lists the reasons with their facts.
 """
 
 import grpc

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from google.protobuf import json_format
+from google.protobuf.message import Message as ProtocolMessage
 
 from evalfleet.content.v1.content_pb2 import Content, ContentList, MessageContent
 from evalfleet.content.v1.content_pb2 import Text as TextPart
@@ -21,6 +22,8 @@ Message = Union[str, Mapping[str, Any], ChatMessage]
 """A message: a text of the user, a dict such as `{"role": "user", "content": "Hi"}`, or a message of the protocol."""
 Conversation = Union[str, Sequence[Message]]
 """A conversation: one text of the user, or messages."""
+
+Parsed = TypeVar("Parsed", bound=ProtocolMessage)
 
 _ROLES = ("system", "user", "assistant", "tool")
 
@@ -38,9 +41,8 @@ def message(value: Message) -> ChatMessage:
     """The message of the protocol for a plain one.
 
     A dict has `role` and `content`: a text, or a list of texts and parts in the JSON form of the protocol, such as
-    `{"image": {"media": {"uri": …}}}`.
-    An assistant's may have `tool_calls`, each with `id`, `function` and `arguments`; a tool's has `tool_call_id` and
-    perhaps `function`.
+    `{"image": {"media": {"uri": …}}}`. An assistant's may have `tool_calls`, each with `id`, `function` and
+    `arguments`; a tool's has `tool_call_id` and perhaps `function`.
     """
     if isinstance(value, ChatMessage):
         return value
@@ -80,7 +82,15 @@ def _part(value: Any) -> Content:
         return value
     if isinstance(value, str):
         return Content(text=TextPart(text=value))
-    return json_format.ParseDict(value, Content())
+    return parse(value, Content())
+
+
+def parse(value: Mapping[str, Any], into: Parsed) -> Parsed:
+    """The message of the protocol in its JSON form; ValueError if it has none of that form."""
+    try:
+        return json_format.ParseDict(dict(value), into)
+    except json_format.ParseError as wrong:
+        raise ValueError(str(wrong)) from None
 
 
 def _tool_call(value: Mapping[str, Any]) -> tool_pb2.ToolCall:
@@ -113,7 +123,7 @@ def config_of(config: Mapping[str, Any] | GenerateConfig | None) -> GenerateConf
         return config
     plain = dict(config)
     stop = plain.pop("stop_seqs", None)
-    made = json_format.ParseDict(plain, GenerateConfig())
+    made = parse(plain, GenerateConfig())
     if stop is not None:
         made.stop_seqs.CopyFrom(StringList(values=stop))
     return made
@@ -123,6 +133,10 @@ def tool_of(tool: Mapping[str, Any] | ToolInfo) -> ToolInfo:
     """The tool of the protocol for a dict with `name`, `description` and `parameters`, a JSON Schema."""
     if isinstance(tool, ToolInfo):
         return tool
+    if unknown := set(tool) - {"name", "description", "parameters"}:
+        raise ValueError(f"tool {dict(tool)!r}: unknown member {sorted(unknown)[0]!r}")
+    if not tool.get("name"):
+        raise ValueError(f"tool {dict(tool)!r} has no name")
     schema = tool.get("parameters") or {"type": "object", "properties": {}}
     return ToolInfo(name=tool["name"], description=tool.get("description", ""), parameters_json=json.dumps(schema))
 

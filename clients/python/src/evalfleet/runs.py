@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from google.protobuf import json_format
 from google.protobuf.duration_pb2 import Duration
 
 from evalfleet import messages as plain
@@ -50,7 +49,7 @@ class AsyncRuns:
         if isinstance(spec, run_pb2.RunSpec):
             made.CopyFrom(spec)
         elif spec is not None:
-            json_format.ParseDict(dict(spec), made)
+            plain.parse(spec, made)
         if isinstance(prompt, str):
             made.prompt = prompt
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -14,8 +14,9 @@ from typing import Literal, Union
 from google.protobuf.duration_pb2 import Duration
 from grpc import aio
 
+from evalfleet import files
 from evalfleet.connection import GRACE_SECONDS, Attempts, Connection, Stream, Stubs, cancellable
-from evalfleet.exceptions import EvalfleetError, SandboxTerminated
+from evalfleet.exceptions import EvalfleetError, FileNotFound, InvalidPath, SandboxTerminated
 from evalfleet.keys import new_key
 from evalfleet.sandbox.v1 import sandbox_pb2
 from evalfleet.sandbox.v1 import sandbox_service_pb2 as pb
@@ -27,7 +28,9 @@ Content = Union[str, bytes]
 
 UNARY_BYTES = 2 << 20
 """Files up to this size travel in one message."""
-CHUNK_BYTES = 1 << 20
+LISTED_LEVELS = 8
+"""How deep one list of files goes."""
+ANY_SIZE = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,11 @@ class AsyncSandboxes:
         return sandbox
 
     async def get(self, name: str) -> AsyncSandbox:
-        """An existing sandbox by its name, `projects/…/sandboxes/…`. Its lease is renewed only after `hold`."""
+        """A sandbox by its name, `projects/…/sandboxes/…`, or the last part of it.
+
+        Its lease is renewed only after `hold`.
+        """
+        name = name if "/" in name else f"{self._connection.parent}/sandboxes/{name}"
         found = await self._connection.call(lambda stubs: stubs.sandboxes.GetSandbox, pb.GetSandboxRequest(name=name))
         return AsyncSandbox(self._connection, found)
 
@@ -170,11 +177,11 @@ class AsyncSandboxes:
         request = pb.CancelSandboxRequest(parent=self._connection.parent, request_id=key)
         await self._connection.call(lambda stubs: stubs.sandboxes.CancelSandbox, request)
 
-    async def list(self) -> list[sandbox_pb2.Sandbox]:
-        """All sandboxes, newest first."""
+    async def list(self) -> list[AsyncSandbox]:
+        """All sandboxes, newest first. Their leases are renewed only after `hold`."""
         request = pb.ListSandboxesRequest(parent=self._connection.parent, page_size=1000)
         pages = self._connection.pages(lambda stubs: stubs.sandboxes.ListSandboxes, request)
-        return [sandbox async for page in pages for sandbox in page.sandboxes]
+        return [AsyncSandbox(self._connection, found) async for page in pages for found in page.sandboxes]
 
 
 class AsyncSandbox:
@@ -262,7 +269,7 @@ class AsyncSandbox:
 
         Args:
             command: Program and arguments, or a text for `sh -c`.
-            input: Standard input.
+            input: Standard input, at most 3 MiB. For more, write a file, or `start` with `open_input`.
             env: Added to the sandbox's environment.
             cwd: Working directory.
             user: User name or id.
@@ -356,21 +363,17 @@ class AsyncSandbox:
         `mode` are permission bits, such as 0o755; default 0o644, or the old file's.
         """
         body = content.encode() if isinstance(content, str) else content
-        if len(body) <= UNARY_BYTES:
-            request = pb.WriteFileRequest(sandbox=self.name, path=path, content=body, mode=mode or 0, user=user)
-            await self._connection.call(lambda stubs: stubs.sandboxes.WriteFile, request)
-        else:
-            await self._upload(
-                path, (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)), mode, user
-            )
+        if len(body) > UNARY_BYTES:
+            await self._upload(path, body, mode, user)
+            return
+        request = pb.WriteFileRequest(sandbox=self.name, path=path, content=body, mode=mode or 0, user=user)
+        await self._connection.call(lambda stubs: stubs.sandboxes.WriteFile, request)
 
-    async def _upload(self, path: str, chunks: Iterable[bytes], mode: int | None, user: str) -> None:
-        pieces = list(chunks)
-
+    async def _upload(self, path: str, body: bytes | Path, mode: int | None, user: str) -> None:
         async def requests() -> AsyncIterator[pb.UploadFileRequest]:
             yield pb.UploadFileRequest(sandbox=self.name, path=path, mode=mode or 0, user=user)
-            for piece in pieces:
-                yield pb.UploadFileRequest(chunk=piece)
+            for chunk in files.chunks(body):
+                yield pb.UploadFileRequest(chunk=chunk)
 
         attempts = Attempts(self._connection, repeat=True)
         while True:
@@ -395,40 +398,61 @@ class AsyncSandbox:
         )
 
     async def upload(self, source: str | os.PathLike[str], target: str, *, user: str = "") -> None:
-        """Copies a file, or a folder with all in it, from this machine to a path in the sandbox."""
+        """Copies a file, or a folder with all files in it, from this machine to a path in the sandbox.
+
+        Files may be of any size. Empty folders are left out.
+        """
         root = Path(source)
-        if not root.is_dir():
-            await self.write(target, root.read_bytes(), mode=root.stat().st_mode & 0o777, user=user)
-            return
-        for path in sorted(p for p in root.rglob("*") if p.is_file()):
-            inner = PurePosixPath(target, *path.relative_to(root).parts)
-            await self.write(str(inner), path.read_bytes(), mode=path.stat().st_mode & 0o777, user=user)
+        paths = sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]
+        for path in paths:
+            inner = str(PurePosixPath(target, *path.relative_to(root).parts))
+            status = path.stat()
+            body = path if status.st_size > UNARY_BYTES else path.read_bytes()
+            if isinstance(body, bytes):
+                await self.write(inner, body, mode=status.st_mode & 0o777, user=user)
+            else:
+                await self._upload(inner, body, status.st_mode & 0o777, user)
 
     async def download(self, source: str, target: str | os.PathLike[str], *, user: str = "") -> None:
         """Copies a file, or a folder with all in it, from the sandbox to a path on this machine.
 
-        Of a folder it copies at most 8 levels.
+        Files may be of any size. Of a folder it copies files and folders, and leaves out links.
         """
         try:
-            entries = await self.list_files(source, max_depth=8, user=user)
-        except EvalfleetError as failure:
-            if failure.reason != "INVALID_PATH" and failure.reason != "FILE_NOT_FOUND":
-                raise
-            content = await self.read(source, user=user)
-            Path(target).write_bytes(content)
-            return
-        folder = Path(target)
-        folder.mkdir(parents=True, exist_ok=True)
+            entries = await self.list_files(source, max_depth=LISTED_LEVELS, user=user)
+        except (InvalidPath, FileNotFound):
+            await self._download(source, Path(target), user)
+        else:
+            Path(target).mkdir(parents=True, exist_ok=True)
+            await self._download_folder(source, Path(target), entries, user)
+
+    async def _download_folder(
+        self, source: str, folder: Path, entries: Sequence[sandbox_pb2.FileInfo], user: str
+    ) -> None:
         for entry in entries:
-            inner = folder / entry.path
+            path, inner = str(PurePosixPath(source, entry.path)), folder / entry.path
             if not inner.resolve().is_relative_to(folder.resolve()):
-                continue
+                continue  # A link on this machine leads elsewhere.
             if entry.type == sandbox_pb2.FILE_TYPE_DIRECTORY:
                 inner.mkdir(parents=True, exist_ok=True)
+                if len(inner.relative_to(folder).parts) == LISTED_LEVELS:
+                    below = await self.list_files(path, max_depth=LISTED_LEVELS, user=user)
+                    await self._download_folder(path, inner, below, user)
             elif entry.type == sandbox_pb2.FILE_TYPE_FILE:
                 inner.parent.mkdir(parents=True, exist_ok=True)
-                inner.write_bytes(await self.read(str(PurePosixPath(source, entry.path)), user=user))
+                await self._download(path, inner, user)
                 inner.chmod(entry.mode & 0o777)
+
+    async def _download(self, source: str, target: Path, user: str) -> None:
+        request = pb.DownloadFileRequest(sandbox=self.name, path=source, max_bytes=ANY_SIZE, user=user)
+        with files.replacing(target) as file:
+
+            def reopen(stubs: Stubs) -> Stream[pb.DownloadFileResponse]:
+                files.restart(file)  # The source may have changed since the lost connection.
+                return stubs.sandboxes.DownloadFile(request, metadata=self._connection.metadata())
+
+            async for piece in self._connection.follow(reopen):
+                file.write(piece.chunk)
 
     def _request(
         self,

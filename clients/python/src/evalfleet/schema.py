@@ -12,12 +12,17 @@ from typing import Any, Literal, Union
 _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
-def describe(function: Callable[..., Any], *, skip: int = 0) -> tuple[str, dict[str, Any]]:
+def describe(
+    function: Callable[..., Any], *, skip: int = 0, parameters: Mapping[str, Any] | None = None
+) -> tuple[str, dict[str, Any]]:
     """The description of a function and the schema of its parameters, without the first `skip` of them.
 
+    A schema that is given as `parameters` is used in place of the signature.
     The description is the docstring up to its section `Args:`, which describes the parameters.
     """
     text, about = _docstring(inspect.getdoc(function) or "")
+    if parameters is not None:
+        return text, dict(parameters)
     hints = typing.get_type_hints(function)
     properties: dict[str, Any] = {}
     required = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 import inspect
@@ -14,7 +15,6 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, Union
 
@@ -40,6 +40,8 @@ OnUnknown = Literal["fail", "retry", "ask"]
 
 MAX_RESULT_BYTES = 3_000_000
 """Larger results travel as blobs."""
+LOCK_SECONDS = 5.0
+"""How long a worker waits for the end of the one before it, which has its file of results open."""
 
 _log = logging.getLogger("evalfleet.worker")
 _Payload = TypeVar("_Payload", bound=Message)
@@ -180,23 +182,20 @@ class Worker:
 
         worker = Worker(results="results.db")
 
-        @worker.tool(on_unknown="retry")
-        def square(n: int) -> str:
-            '''Squares a number.
-
-    Args:
-                n: The number.
-            '''
-            return str(n * n)
+        @worker.scorer(on_unknown="retry")
+        def near(call: ScorerCall, tolerance: float = 0.5) -> bool:
+            '''Whether a number is near enough to the right one.'''
+            return abs(float(call.answer) - float(call.target)) <= tolerance
 
         worker.run()
 
-    Functions may be async; others run in threads. It connects again whenever the connection or the server is lost,
-    works on meanwhile, and sends each result until the server has accepted it.
+    Functions may be async; each call of others has a thread of its own. It connects again whenever the connection or
+    the server is lost, works on meanwhile, and sends each result until the server has accepted it.
 
     Args:
         results: A file for results that the server has not accepted yet. With it, a worker that was killed and started
-            again sends them in place of repeating the work, so that `on_unknown="retry"` is right for any call.
+            again sends them in place of repeating the work, so that `on_unknown="retry"` is right for any call. Each
+            worker needs a file of its own; one that another worker has open raises RuntimeError.
         max_in_flight: Calls at once.
         name: The worker's name, for people.
         client: The client to connect with; default: a client of its own, as `AsyncClient(**options)`.
@@ -216,7 +215,6 @@ class Worker:
         self._options = options
         self._name = name
         self._max_in_flight = max_in_flight
-        self._threads = ThreadPoolExecutor(max_in_flight, thread_name_prefix="evalfleet-worker")
         self._results = _Results(results)
         self._offers: list[pb.Offer] = []
         self._functions: dict[tuple[str, str], Callable[[pb.Call, Callable[[str], None]], Awaitable[str]]] = {}
@@ -257,12 +255,12 @@ class Worker:
 
         def serve(function: _Function) -> _Function:
             with_call = _takes(function, Call)
-            text, described = ("", None) if description and parameters else schema.describe(function, skip=with_call)
+            text, described = schema.describe(function, skip=with_call, parameters=parameters)
             offer = pb.Offer(
                 kind="tool",
                 name=name or function.__name__,
                 description=description or text,
-                parameters_json=json.dumps(parameters or described),
+                parameters_json=json.dumps(described),
                 parallel=parallel,
             )
 
@@ -305,12 +303,12 @@ class Worker:
         """
 
         def serve(function: _Function) -> _Function:
-            text, described = schema.describe(function, skip=1)
+            text, described = schema.describe(function, skip=1, parameters=parameters)
             offer = pb.Offer(
                 kind="scorer",
                 name=name or function.__name__,
                 description=text,
-                parameters_json=json.dumps(parameters or described),
+                parameters_json=json.dumps(described),
             )
 
             async def call(request: pb.Call, report: Callable[[str], None]) -> str:
@@ -425,7 +423,6 @@ class Worker:
             for call in self._calls.values():
                 call.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
-            self._threads.shutdown(wait=False, cancel_futures=True)
             self._results.close()
             if self._client is None:
                 await client.close()
@@ -460,7 +457,7 @@ class Worker:
             return await function(*positional, **named)
         work = functools.partial(function, *positional, **named)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await _in_thread(work)
         except asyncio.CancelledError:
             call.cancelled.set()
             raise
@@ -588,8 +585,18 @@ class _Results:
         self._file: sqlite3.Connection | None = None
         self._kept: dict[str, pb.CallResult] = {}
         if path is not None:
-            self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._file.execute("CREATE TABLE IF NOT EXISTS results (key PRIMARY KEY, result)")
+            self._file = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+            # The lock is held until `close`. Two workers with a file would answer, and forget, each other's calls.
+            self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
+            try:
+                self._file.executescript(
+                    "BEGIN EXCLUSIVE; CREATE TABLE IF NOT EXISTS results (key PRIMARY KEY, result); COMMIT"
+                )
+            except sqlite3.OperationalError as locked:
+                self._file.close()
+                raise RuntimeError(
+                    f"the file of results {path} cannot be used: {locked}; is it another worker's?"
+                ) from locked
             for key, result in self._file.execute("SELECT key, result FROM results"):
                 self._kept[key] = pb.CallResult.FromString(result)
 
@@ -628,6 +635,26 @@ class _Results:
         if self._kept.pop(key, None) is not None and self._file is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._file.execute("DELETE FROM results WHERE key = ?", [key])
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Does work in a thread of its own.
+
+    Work whose call was cancelled keeps no other call waiting, and does not hold up the end of the program.
+    """
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except StopIteration as failure:  # asyncio takes it for the end of a coroutine.
+            future.set_exception(RuntimeError(repr(failure)))
+        except BaseException as failure:
+            future.set_exception(failure)
+
+    threading.Thread(target=run, name="evalfleet-worker", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 def _takes(function: Callable[..., Any], kind: type) -> bool:
