@@ -383,7 +383,7 @@ func MarkCallerUnauthenticated(ctx context.Context) {
 // server's deadline for the answer, which is for strangers: handlers bound their answers to known callers.
 func MarkCallerAuthenticated(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
-		MarkAuthenticated(c) //nolint:contextcheck // What it may log is of another connection.
+		MarkAuthenticated(c)                //nolint:contextcheck // What it may log is of another connection.
 		_ = c.SetWriteDeadline(time.Time{}) // A connection that is closed needs none.
 	}
 }
