@@ -9,10 +9,14 @@ const (
 	// the one that has been without a call for longest; if all have calls, the new one. It is at most half of the files
 	// that the process may open.
 	Connections = 4096
-	// Strangers is how many connections without an accepted credential a server keeps open at once. When another one
-	// arrives, the first that has made a request is closed; if none has, one of the older half. If the process may open
-	// few files the number is lower (see pkg/connlimit).
+	// Strangers is how many connections without an accepted credential a server serves at once. Further ones wait,
+	// unread, until one shows a credential or closes; the last that came is served first. As many may be open as half of
+	// Connections: when another one arrives, the first that has made a request is closed; if none has, one of the older
+	// half.
 	Strangers = 256
+	// StrangerTurn is how long such a connection is always served, unless it has made a request without a credential.
+	// After that one that waits takes its place, and it is closed.
+	StrangerTurn = 250 * time.Millisecond
 	// SpareIdle is how long a connection with an accepted credential may have no call before it is closed to make room.
 	SpareIdle = 5 * time.Second
 	// FirstAcceptPause and LongestAcceptPause are the shortest and the longest pause after a failed accept. Each

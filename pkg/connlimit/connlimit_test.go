@@ -231,6 +231,85 @@ func TestAnyStrangerButTheLatestMakesRoom(t *testing.T) {
 	})
 }
 
+// Many callers may connect before any of them sends, and all of them then are served: those that wait lose nothing.
+func TestCallersThatConnectTogetherTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const served, callers = 3, 50
+		v := visit(t, connlimit.Limits{Connections: 2 * callers, Unauthenticated: callers, Served: served})
+		turns := make(chan net.Conn, callers)
+		for range callers {
+			c := v.come()
+			go func() {
+				if connlimit.Turn(wrapper{c}) {
+					turns <- c
+				}
+			}()
+		}
+		for left := callers; left > 0; left-- {
+			synctest.Wait()
+			require.Len(t, turns, min(served, left))
+			time.Sleep(bound.StrangerTurn * 9 / 10 / served)
+			connlimit.MarkAuthenticated(<-turns)
+		}
+		assert.Empty(t, v.gone())
+	})
+}
+
+// Strangers that hold all turns delay a caller by one turn at most, however many of them wait before it.
+func TestATurnEndsWhenAnotherWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const served, strangers = 4, 40
+		v := visit(t, connlimit.Limits{Connections: 100, Unauthenticated: 50, Served: served})
+		for range strangers {
+			c := v.come()
+			go connlimit.Turn(c)
+			synctest.Wait()
+		}
+		time.Sleep(bound.StrangerTurn / 2)
+		came := time.Now()
+		caller := v.come()
+		require.True(t, connlimit.Turn(caller))
+		assert.LessOrEqual(t, time.Since(came), bound.StrangerTurn/2)
+		connlimit.MarkAuthenticated(caller)
+		assert.Subset(t, v.gone(), []int{0, 1, 2, 3}, "those whose turn was over")
+
+		connlimit.MarkUnauthenticated(v.come())
+		suspect := v.come()
+		go connlimit.Turn(suspect)
+		time.Sleep(bound.Greeting)
+		synctest.Wait()
+		assert.NotContains(t, v.gone(), strangers, "a caller's turn does not end")
+	})
+}
+
+// Who has made a request without a credential makes room at once for one that waits; and a wait ends, with the
+// connection at the latest.
+func TestAWaitForATurnEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := visit(t, connlimit.Limits{Connections: 100, Unauthenticated: 50, Served: 1})
+		asked := v.come()
+		require.True(t, connlimit.Turn(asked))
+		waits := v.come()
+		got := make(chan bool, 1)
+		begin := time.Now()
+		go func() { got <- connlimit.Turn(waits) }()
+		synctest.Wait()
+		connlimit.MarkUnauthenticated(asked)
+		require.True(t, <-got)
+		assert.Zero(t, time.Since(begin))
+		assert.Equal(t, []int{0}, v.gone())
+
+		leaves := v.come()
+		go func() { got <- connlimit.Turn(leaves) }()
+		synctest.Wait()
+		require.NoError(t, leaves.Close())
+		require.False(t, <-got)
+	})
+}
+
 func TestTheCallerThatWasIdleLongestMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -265,6 +344,6 @@ func TestConnectionsLeaveFilesToTheProcess(t *testing.T) {
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
 	got := connlimit.LimitsFor(1 << 40)
 	assert.EqualValues(t, files.Cur/2, got.Connections)
-	assert.Equal(t, connlimit.Limits{Connections: 10, Unauthenticated: 5}, connlimit.LimitsFor(10))
+	assert.Equal(t, connlimit.Limits{Connections: 10, Unauthenticated: 5, Served: bound.Strangers}, connlimit.LimitsFor(10))
 	assert.LessOrEqual(t, connlimit.LimitsFor(0).Connections, bound.Connections)
 }

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/connmux"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -42,6 +43,9 @@ import (
 // asServer is the variable that has the test's binary be the server that is attacked, so that its memory is its own.
 const asServer = "EVALFLEET_TEST_ATTACKED"
 
+// mayHave is how many connections an attacked server may have; 0 is the default.
+var mayHave = map[string]int{"few": 100, "many": 0}
+
 // serveAttacked serves until its input ends. It writes its address.
 func serveAttacked() {
 	log := slog.New(slog.DiscardHandler)
@@ -52,7 +56,7 @@ func serveAttacked() {
 	}
 	toolv1.RegisterToolServiceServer(rpcs, toolv1.UnimplementedToolServiceServer{})
 	modelv1.RegisterModelServiceServer(rpcs, modelv1.UnimplementedModelServiceServer{})
-	s := connmux.New(connmux.Config{GRPC: rpcs, Handler: auth.Guard(tokens, http.NotFoundHandler()), Connections: 100, Logger: log})
+	s := connmux.New(connmux.Config{GRPC: rpcs, Handler: auth.Guard(tokens, http.NotFoundHandler()), Connections: mayHave[os.Getenv(asServer)], Logger: log})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -71,12 +75,13 @@ type attacked struct {
 	pid     int
 }
 
-func startAttacked(t *testing.T) *attacked {
+// startAttacked starts a server that may have few connections, or many.
+func startAttacked(t *testing.T, connections string) *attacked {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(os.Environ(), asServer+"=1")
+	cmd.Env = append(os.Environ(), asServer+"="+connections)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -230,7 +235,7 @@ func TestConnectionsWithoutACredentialTakeLittleMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startAttacked(t)
+			server := startAttacked(t, "few")
 			var attacks sync.WaitGroup
 			for range cmp.Or(more[name], connections) {
 				x := server.attacker(t)
@@ -255,6 +260,28 @@ func TestConnectionsWithoutACredentialTakeLittleMemory(t *testing.T) {
 			assert.Equal(t, codes.Unimplemented, rpcerr.Code(err), "%v", err)
 		})
 	}
+}
+
+// A connection that has sent nothing takes little, and so does one that has and waits for its turn.
+func TestAConnectionThatWaitsTakesLittleMemory(t *testing.T) {
+	t.Parallel()
+	const connections, maxKiB = 1000, 24
+	server := startAttacked(t, "few")
+	before := server.mostMiB(t)
+	for i := range connections + bound.Strangers {
+		conn, err := net.Dial("tcp", server.address)
+		require.NoError(t, err)
+		defer conn.Close()
+		if i%2 == 0 {
+			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n")
+			require.NoError(t, err)
+		}
+	}
+	_, err := toolv1.NewToolServiceClient(server.dial(t, "right")).ListTools(waittest.Context(t), &toolv1.ListToolsRequest{Parent: "projects/default"})
+	require.Equal(t, codes.Unimplemented, rpcerr.Code(err), "%v", err)
+	kib := (server.mostMiB(t) - before) << 10 / connections
+	t.Logf("%d KiB each", kib)
+	assert.Less(t, kib, maxKiB)
 }
 
 func (a *attacked) dial(t *testing.T, token string) *grpc.ClientConn {
@@ -286,7 +313,7 @@ func TestAStrangerThatHasNotSpokenStaysBesideThoseThatHave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startAttacked(t)
+			server := startAttacked(t, "few")
 			caller, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.address)
 			require.NoError(t, err)
 			defer caller.Close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
 // preface is the start of every HTTP/2 connection with prior knowledge (RFC 9113, section 3.4), which gRPC clients
@@ -46,6 +47,10 @@ func sniff(conn net.Conn, http2, http1 *listener) {
 		head = head[:len(head)+n]
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	if !connlimit.Turn(conn) {
+		_ = conn.Close()
+		return
+	}
 	target := http1
 	if string(head) == preface {
 		target = http2

@@ -331,6 +331,41 @@ func TestAnAnswerThatAStrangerDoesNotReadEnds(t *testing.T) {
 	}
 }
 
+// More callers than there are turns connect before any of them sends, and each is answered.
+func TestManyCallersConnectBeforeTheySend(t *testing.T) {
+	t.Parallel()
+	const callers = 2 * bound.Strangers
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
+	s := connmux.New(connmux.Config{GRPC: rpcs, Handler: auth.Guard(tokens, http.NotFoundHandler()), Logger: slog.New(slog.DiscardHandler)})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var served sync.WaitGroup
+	served.Go(func() { assert.NoError(t, s.Serve(l)) })
+	defer served.Wait()
+	defer func() { assert.NoError(t, s.Stop(t.Context())) }()
+	conns := make([]net.Conn, callers)
+	for i := range conns {
+		conns[i], err = net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer conns[i].Close()
+	}
+	var answers sync.WaitGroup
+	for _, c := range conns {
+		answers.Go(func() {
+			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer right\r\n\r\n")
+			assert.NoError(t, err)
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if assert.NoError(t, err) {
+				assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+				assert.NoError(t, answer.Body.Close())
+			}
+		})
+	}
+	answers.Wait()
+}
+
 // Connections of callers that have no request make room when there are as many as there may be, and none that has one.
 func TestIdleConnectionsOfCallersMakeRoom(t *testing.T) {
 	t.Parallel()

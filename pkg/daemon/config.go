@@ -22,9 +22,9 @@ type Config struct {
 	// AllowRemote allows Listen to be an address that is not loopback. Connections are not encrypted, and the token
 	// travels on them: put TLS in front (docs/deploy.md).
 	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
-	// MaxConnections is how many connections clients may have open at once. When another one arrives, the oldest
-	// without an accepted token is closed; if there is none, the new one is refused. If the process may open few files
-	// it is at most half of those. Default 4096.
+	// MaxConnections is how many connections clients may have open at once. When another one arrives, one
+	// without an accepted token is closed; if there is none, one that has no call; if all have calls, the new one. If the
+	// process may open few files it is at most half of those. Default 4096.
 	MaxConnections int `yaml:"max_connections" env:"EVALFLEET_MAX_CONNECTIONS"`
 	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single
 	// binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet by default; a

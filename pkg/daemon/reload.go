@@ -64,12 +64,14 @@ type Reloader struct {
 	// Logger logs.
 	Logger *slog.Logger
 
-	seen [sha256.Size]byte
+	// seen is the content at the last look, taken the one that was reloaded last.
+	seen, taken [sha256.Size]byte
 }
 
-// pollEvery is how often the file is read. Its content is compared, and no notification is waited for: in a volume of
+// pollEvery is how often the file is read. A change is reloaded at the second look that finds it, so that a file that is
+// just being written is not. Its content is compared, and no notification is waited for: in a volume of
 // Kubernetes a symbolic link is replaced, which leaves no event at the file.
-const pollEvery = 10 * time.Second
+const pollEvery = 5 * time.Second
 
 // Hangups returns a channel that brings SIGHUP. Call it before the configuration is read, since a signal during the
 // start would end the process; stop restores that effect. Without a file it does nothing, and the signal ends the
@@ -103,7 +105,7 @@ func (r *Reloader) Watch(ctx context.Context) (stop func()) {
 }
 
 // Follow reloads what has changed since Current was read. Then it reloads when it is asked, and looks at the file at
-// each tick, until ctx ends.
+// each tick, until ctx ends. A change is reloaded once two looks have found it.
 func (r *Reloader) Follow(ctx context.Context, ticks <-chan time.Time) {
 	r.look(ctx)
 	r.reload(ctx, false)
@@ -122,8 +124,8 @@ func (r *Reloader) Follow(ctx context.Context, ticks <-chan time.Time) {
 	}
 }
 
-// look reports whether the content of the file has changed since the last look. A file that cannot be read has not: it
-// may be about to be replaced.
+// look reports whether the file has another content than at the last reload, and the same as at the last look. A file
+// that cannot be read has not: it may be about to be replaced.
 func (r *Reloader) look(ctx context.Context) bool {
 	content, err := regularfile.Read(ctx, r.File, bound.ConfigFileBytes)
 	if err != nil {
@@ -131,11 +133,12 @@ func (r *Reloader) look(ctx context.Context) bool {
 	}
 	before := r.seen
 	r.seen = sha256.Sum256(content)
-	return r.seen != before
+	return r.seen == before && r.seen != r.taken
 }
 
 // reload applies the configuration as it is now. Confirm makes it log also that nothing has changed.
 func (r *Reloader) reload(ctx context.Context, confirm bool) {
+	r.taken = r.seen
 	next, err := r.Load(ctx)
 	if ctx.Err() != nil {
 		return

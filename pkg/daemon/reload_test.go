@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -76,8 +77,12 @@ func (f *followed) write(t *testing.T, content string) {
 	require.NoError(t, os.WriteFile(f.file, []byte(content), 0o600))
 }
 
-// tick makes the reloader look, and waits until it has.
-func (f *followed) tick() { f.ticks <- time.Time{}; f.ticks <- time.Time{} }
+// tick makes the reloader look, and waits until it has looked twice. It may look once more while the test goes on.
+func (f *followed) tick() {
+	for range 3 {
+		f.ticks <- time.Time{}
+	}
+}
 
 func TestAChangedFileIsReloaded(t *testing.T) {
 	t.Parallel()
@@ -92,6 +97,26 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 	assert.Equal(t, 2, f.applied[0].Models.Size)
 	assert.Contains(t, f.log.String(), "need a restart")
 	assert.Contains(t, f.log.String(), "keys=listen")
+}
+
+// Programs write a file in steps: what a look finds between them is not applied.
+func TestAFileThatIsBeingWrittenIsNotReloaded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, stop := follow(t)
+		for _, content := range []string{"", "listen: a\n", "listen: a\nmodels: {size: 2}\n"} {
+			synctest.Wait() // The last look is over.
+			f.write(t, content)
+			f.ticks <- time.Time{}
+		}
+		synctest.Wait()
+		assert.Empty(t, f.applied)
+		f.ticks <- time.Time{}
+		synctest.Wait()
+		stop()
+		require.Len(t, f.applied, 1)
+		assert.Equal(t, 2, f.applied[0].Models.Size)
+	})
 }
 
 // The start takes a while after the file was read: a change meanwhile is one too.
