@@ -2,6 +2,7 @@ package limit
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -158,6 +159,9 @@ func text(v any) string {
 	return string(b)
 }
 
+// errNoRule is the error for a rule of another version.
+var errNoRule = errors.New("its kind is unknown")
+
 // DecodeRule returns the rule that Encode encoded.
 func DecodeRule(state string, history *History) (*Rule, error) {
 	var data ruleData
@@ -174,7 +178,10 @@ func DecodeRule(state string, history *History) (*Rule, error) {
 			clean: p.Clean, rounds: p.Rounds, round: p.Round, peak: p.Peak, refused: p.Refused, began: p.Began, quiet: p.Quiet, served: p.Served,
 		}
 	}
-	if r.Limit() < 1 {
+	switch {
+	case r.adaptive == nil && r.fixed == 0:
+		return nil, errNoRule
+	case r.Limit() < 1:
 		return nil, ErrTooLow
 	}
 	return r, nil

@@ -46,7 +46,9 @@ func TestWhatIsNoRuleIsAnError(t *testing.T) {
 		_, err := DecodeRule(state, nil)
 		assert.Error(t, err, state)
 	}
-	_, err := DecodeHistory("")
+	_, err := DecodeRule(`{"adaptive":{"limit":8}}`, nil)
+	require.ErrorIs(t, err, errNoRule, "as another version wrote it")
+	_, err = DecodeHistory("")
 	assert.Error(t, err)
 }
 

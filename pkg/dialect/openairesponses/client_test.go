@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -255,5 +256,16 @@ func TestPiecesOfAStreamWhosePlacesSkip(t *testing.T) {
 		_, err = s.Add(dialect.Event{Data: []byte(`{"type":"response.output_text.delta","content_index":` + place + `,"delta":"x"}`)})
 		var malformed *dialect.MalformedError
 		require.ErrorAs(t, err, &malformed, place)
+	}
+}
+
+// A client cannot choose the price of its answer by metadata, which the server repeats.
+func TestTheTierIsTheAnswersOwn(t *testing.T) {
+	t.Parallel()
+	for metadata, tier := range map[string]string{"default": "priority", "priority": "default"} {
+		var facts dialect.Facts
+		openairesponses.Codec{}.ScanUsage([]byte(`{"id":"r","status":"completed","output":[],"metadata":{"service_tier":"`+metadata+`"},"service_tier":"`+tier+`",`+
+			`"usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}}`), &facts)
+		assert.Equal(t, openai.Mode(tier), facts.Billing.Mode)
 	}
 }

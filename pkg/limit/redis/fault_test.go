@@ -143,3 +143,22 @@ func TestAnAdaptivePoolSurvivesAFlush(t *testing.T) {
 		f.calls.Wait()
 	})
 }
+
+// Replicas that are configured for different rules, as in the middle of a rollout, follow the one that the pool was made
+// with.
+func TestAPoolHasOneRule(t *testing.T) {
+	simulate(t, func(t *testing.T, server *redistest.Server) {
+		f := newFleet(t, server, limittrial.Recorded(), 40, "a", "b")
+		f.load("a", 60, time.Minute)
+		time.Sleep(time.Second)
+		newLoad(f, limittrial.Probing(), "k")("b", 60, time.Minute)
+		time.Sleep(30 * time.Second)
+		a, b := f.replicas["a"], f.replicas["b"]
+		assert.Equal(t, a.pool(t).History, b.pool(t).History)
+		assert.Equal(t, a.pool(t).Limit, b.pool(t).Limit)
+		rule, err := b.client.HGet(t.Context(), b.client.Prefix+"limit:k", "rule").Result()
+		require.NoError(t, err)
+		assert.Contains(t, rule, `{"recorded":`)
+		f.calls.Wait()
+	})
+}

@@ -200,7 +200,7 @@ func (l *Limiter) report(ctx context.Context, err error) {
 func (p *pool) judge(ctx context.Context, fault error) {
 	if (fault == nil) != (p.fault == nil) {
 		if log := p.limiter.cfg.Logger; fault != nil {
-			log.WarnContext(ctx, "the limit of an account cannot be read from redis: each replica uses its equal part; if no later version wrote it, delete the key",
+			log.WarnContext(ctx, "the limit of an account cannot be read from redis: each replica uses its equal part; if no later version uses it, delete the key",
 				"key", p.limiter.redisKey(p), "error", fault)
 		} else {
 			log.InfoContext(ctx, "the limit of an account is shared again", "key", p.limiter.redisKey(p))

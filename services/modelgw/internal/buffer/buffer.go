@@ -60,7 +60,8 @@ func Of(write func(dst []byte) ([]byte, error)) (*Buffer, error) {
 	return b, nil
 }
 
-// Grow makes room for n more bytes. It must not be called while there are other users.
+// Grow makes room for n more bytes. It must not be called while there are other users; slices of Bytes from before are
+// not to be used any more.
 func (b *Buffer) Grow(n int) {
 	if cap(b.Bytes)-len(b.Bytes) >= n {
 		return
@@ -73,9 +74,7 @@ func (b *Buffer) Grow(n int) {
 	} else {
 		b.Bytes = append(make([]byte, 0, 1<<class), old...)
 	}
-	if cap(b.Bytes) != cap(old) {
-		keep(old)
-	}
+	keep(old)
 }
 
 // keep keeps memory for later.

@@ -50,8 +50,8 @@ func NewClient() *http.Client {
 	}
 }
 
-// NewPost returns a request that posts a body. The caller may release the body once the request was made; the transport
-// holds it for as long as it needs it.
+// NewPost returns a request that posts a body. The caller must not release the body before the request was answered or
+// has failed, since it may be sent anew on another connection. What still reads it then has a use of its own.
 func NewPost(ctx context.Context, url string, body *buffer.Buffer) (*http.Request, error) {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
