@@ -264,6 +264,7 @@ def test_a_compose_file_of_one_service(monkeypatch: pytest.MonkeyPatch) -> None:
                     "working_dir": "/work",
                     "environment": ["A=1", "B=x=y"],
                     "network_mode": "none",
+                    "x-local": True,
                     "mem_limit": "512m",
                     "cpus": "1.5",
                 }
