@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/evalfleet/evalfleet/bench/internal/load"
 	"github.com/evalfleet/evalfleet/bench/internal/paired"
 	"github.com/evalfleet/evalfleet/bench/internal/report"
 	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/limit/limittrial"
 	limitredis "github.com/evalfleet/evalfleet/pkg/limit/redis"
 	"github.com/evalfleet/evalfleet/pkg/redisclient"
 	"github.com/evalfleet/evalfleet/pkg/redistest"
@@ -20,24 +22,15 @@ func limitsBenchmark() benchmark {
 	return benchmark{
 		name:  "limits",
 		title: "A limit that replicas share",
-		how: "Three limiters of a fleet share a Redis of their own and call a provider whose capacity they do not know and which moves: 40 calls at once, then 25, then 50. A call takes 50 ms, a refused one 5 ms, " +
-			"and is tried again after 25 ms; all times of the limit are as much shorter than usual as these calls are. 150 callers have always something to call. One process by the same rule sees all calls; " +
-			"the oracle knows the capacity.",
+		how: "Three limiters of a fleet share a Redis of their own and call a provider whose capacity they do not know and which moves: 60 calls at once, then 40, then 80, two minutes each. A call takes 2 s on average, a refused one 0.2 s, " +
+			"and is tried again after 1 s; 180 callers have always something to call. All times are divided by about twenty. An oracle that knows the capacity at each moment serves the same callers beside it, and so does a fleet by the recorded rule. Calls count " +
+			"after 30 s, refusals from the start. `go test ./pkg/limit/... -run Capacity -v` tries other shapes of capacity, in simulated time.",
 		run: runLimits,
 	}
 }
 
-// The load of the benchmark, about forty times faster than calls of models are.
-const (
-	limitCallers  = 150
-	callTime      = 50 * time.Millisecond
-	refusalTime   = callTime / 10
-	retryTime     = callTime / 2
-	limitCooldown = 8 * callTime
-)
-
-// capacities are those of the provider, one after another.
-var capacities = []int{40, 25, 50}
+// trialTime is the least time of the trial, whatever the budget: at a higher speed timers are too coarse.
+const trialTime = 3 * time.Second
 
 func runLimits(ctx context.Context, e *env) (figures []report.Figure, err error) {
 	server, err := redistest.Start(ctx)
@@ -45,35 +38,38 @@ func runLimits(ctx context.Context, e *env) (figures []report.Figure, err error)
 		return nil, fmt.Errorf("%w: %w", errCannot, err)
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
+
+	trial := limittrial.Trial{Shape: limittrial.Steps(), Callers: 180, For: 6 * time.Minute}
+	trial.Speed = int(trial.For / max(e.budget*8/10, trialTime))
+	var probing, recorded, oracle limittrial.Result
+	trials, trialCtx := errgroup.WithContext(ctx)
+	trials.Go(func() (err error) {
+		probing, err = tryFleet(trialCtx, server, trial, "probing:", limittrial.Probing())
+		return err
+	})
+	trials.Go(func() (err error) {
+		recorded, err = tryFleet(trialCtx, server, trial, "recorded:", limittrial.Recorded())
+		return err
+	})
+	trials.Go(func() (err error) {
+		oracle, err = trial.Oracle(trialCtx)
+		return err
+	})
+	if err := trials.Wait(); err != nil {
+		return nil, err
+	}
+	ours, theirs := probing.Of(oracle), recorded.Of(oracle)
+	refused := paired.Table{{100 * ours.Refused, 100 * theirs.Refused}}
+	seconds := (trial.For - limittrial.Warm).Seconds() / float64(trial.Speed)
+	served := paired.Table{{float64(probing.Served) / seconds, float64(oracle.Served) / seconds, float64(recorded.Served) / seconds}}
+	byOracle := served.Ratio(0, 1, 1)
+
 	client := redisclient.Open(server.Options())
 	defer client.Close()
-	samples := 0
-	fleet := func() ([]limit.Limiter, func()) { //nolint:contextcheck // The exchange of a limiter ends with Close.
-		samples++
-		options := server.Options()
-		options.Prefix = fmt.Sprint("bench", samples, ":") // Each sample finds the capacity anew.
-		client := redisclient.Open(options)
-		var all []limit.Limiter
-		var replicas []*limitredis.Limiter
-		for i := range 3 {
-			l := limitredis.New(limitredis.Config{Client: client, Replica: fmt.Sprint(i), Replicas: 3, Every: 5 * time.Millisecond, TTL: time.Second})
-			all, replicas = append(all, l), append(replicas, l)
-		}
-		return all, func() {
-			for _, l := range replicas {
-				_ = l.Close()
-			}
-			_ = client.Close()
-		}
-	}
-	memory := func() ([]limit.Limiter, func()) { return []limit.Limiter{&limit.Memory{}}, func() {} }
-	adaptive := limit.Request{Key: "k", Adaptive: &limit.Bounds{Min: 5, Start: 20, Max: 100, Cooldown: limitCooldown, DecreaseFactor: 0.8, ScaleUp: 0.05}}
-	known := limit.Request{Key: "k", Fixed: capacities[0]}
-
 	single := limitredis.New(limitredis.Config{Client: client, Replica: "single"}) //nolint:contextcheck // It ends with Close.
 	defer func() { err = errors.Join(err, single.Close()) }()                      //nolint:contextcheck // It returns what it holds whatever ended the benchmark.
-	table, err := e.measure(ctx, 3,
-		goodput(fleet, adaptive), goodput(memory, adaptive), goodput(memory, known),
+	const rounds = 3
+	waits, err := paired.Measure(ctx, rounds, e.budget*2/10/(2*rounds+1),
 		load.Latency(func(ctx context.Context, _, _ int) error {
 			release, err := single.Acquire(ctx, limit.Request{Key: "k", Fixed: 10})
 			if err == nil {
@@ -86,109 +82,38 @@ func runLimits(ctx context.Context, e *env) (figures []report.Figure, err error)
 	if err != nil {
 		return nil, err
 	}
-	byOne, byOracle := table.Ratio(0, 1, 1), table.Ratio(0, 2, 1)
 	return []report.Figure{
 		{
-			Name: "calls of three replicas", Baseline: "one process by the same rule", Measured: table.Median(0), BaselineMeasured: table.Median(1), Unit: "/s", Ratio: byOne,
-			Goals: []report.Goal{report.AtLeast(byOne, 0.95)},
-			Means: "What is lost because a replica learns only with the next exchange what others met.",
+			Name: "calls of three replicas", Baseline: "an oracle", Measured: served.Median(0), BaselineMeasured: served.Median(1), Unit: "/s", Ratio: byOracle,
+			Goals: []report.Goal{report.AtLeast(byOracle, 0.95)},
+			Means: fmt.Sprintf("What the rule leaves unused while it looks for the capacity. The recorded rule serves %.2f of the oracle.", theirs.Goodput),
 		},
 		{
-			Name: "calls of three replicas", Baseline: "an oracle", Measured: table.Median(0), BaselineMeasured: table.Median(2), Unit: "/s", Ratio: byOracle,
-			Goals: []report.Goal{report.AtLeast(byOracle, 0.95).AsAim()},
-			Means: "What the rule leaves unused while it looks for the capacity: a fifth after each refusal, for a cooldown.",
+			Name: "attempts of three replicas that are refused", Baseline: "by the recorded rule", Measured: refused.Median(0), BaselineMeasured: refused.Median(1), Unit: "%", Ratio: refused.Ratio(0, 1, 1),
+			Goals: []report.Goal{report.Within(refused.Median(0), 1, "%")},
+			Means: "What the search for the capacity costs the provider: each is retried, and none reaches a caller.",
 		},
 		{
-			Name: "an admission from a lease", Baseline: "a round trip to Redis", Measured: table.Median(3), BaselineMeasured: table.Median(4), Unit: "µs", Ratio: table.Ratio(3, 4, 1),
+			Name: "an admission from a lease", Baseline: "a round trip to Redis", Measured: waits.Median(0), BaselineMeasured: waits.Median(1), Unit: "µs", Ratio: waits.Ratio(0, 1, 1),
 			Means: "What a call waits for its slot, beside what it would wait if each asked Redis.",
 		},
 	}, nil
 }
 
-// goodput is a sampler of answered calls per second; limiters makes the limiters of a sample, and the function that
-// ends them.
-func goodput(limiters func() ([]limit.Limiter, func()), request limit.Request) paired.Sampler {
-	return func(ctx context.Context, d time.Duration) (float64, error) {
-		all, end := limiters()
-		defer end()
-		p := &scarce{capacity: capacities[0]}
-		moved := make(chan struct{})
-		ctx, stop := context.WithCancel(ctx)
-		go func() {
-			defer close(moved)
-			p.move(ctx, d/time.Duration(len(capacities)), func(n int) {
-				if request.Adaptive == nil {
-					_, _ = all[0].SetMax(ctx, request.Key, n) // An unknown pool is one that has no caller yet.
-				}
-			})
-		}()
-		t, err := load.Callers(ctx, limitCallers, d, func(ctx context.Context, caller, _ int) error {
-			return p.call(ctx, all[caller%len(all)], request)
+// tryFleet runs a trial of three replicas whose keys have a prefix.
+func tryFleet(ctx context.Context, server *redistest.Server, t limittrial.Trial, prefix string, r limit.Request) (result limittrial.Result, err error) {
+	options := server.Options()
+	options.Prefix = prefix
+	client := redisclient.Open(options)
+	defer func() { err = errors.Join(err, client.Close()) }()
+	r.Adaptive.Cooldown /= time.Duration(t.Speed)
+	var replicas []limit.Limiter
+	for i := range 3 {
+		l := limitredis.New(limitredis.Config{ //nolint:contextcheck // It ends with Close.
+			Client: client, Replica: fmt.Sprint(i), Replicas: 3, TTL: time.Second, Every: limitredis.DefaultEvery / time.Duration(t.Speed),
 		})
-		stop()
-		<-moved
-		return t.PerSecond(), err
+		defer func() { err = errors.Join(err, l.Close()) }() //nolint:contextcheck // It returns what it holds whatever ended the trial.
+		replicas = append(replicas, l)
 	}
-}
-
-// scarce is a provider that refuses calls above its capacity.
-type scarce struct {
-	mu                 sync.Mutex
-	capacity, inFlight int
-}
-
-// move changes the capacity after each period, until the last one or the end of ctx.
-func (p *scarce) move(ctx context.Context, period time.Duration, changed func(int)) {
-	for _, n := range capacities[1:] {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(period):
-		}
-		p.mu.Lock()
-		p.capacity = n
-		p.mu.Unlock()
-		changed(n)
-	}
-}
-
-// call makes attempts until one is answered.
-func (p *scarce) call(ctx context.Context, l limit.Limiter, r limit.Request) error {
-	for attempt := 0; ; attempt++ {
-		r.Front = attempt > 0
-		release, err := l.Acquire(ctx, r)
-		if err != nil {
-			return err
-		}
-		answered := p.attempt()
-		switch {
-		case !answered:
-			l.Report(ctx, r.Key, limit.RateLimited, "m")
-		case attempt == 0:
-			l.Report(ctx, r.Key, limit.Clean, "m")
-		}
-		release()
-		if answered {
-			return nil
-		}
-		time.Sleep(retryTime)
-	}
-}
-
-func (p *scarce) attempt() bool {
-	p.mu.Lock()
-	admitted := p.inFlight < p.capacity
-	if admitted {
-		p.inFlight++
-	}
-	p.mu.Unlock()
-	if !admitted {
-		time.Sleep(refusalTime)
-		return false
-	}
-	time.Sleep(callTime)
-	p.mu.Lock()
-	p.inFlight--
-	p.mu.Unlock()
-	return true
+	return t.Run(ctx, r, replicas...)
 }

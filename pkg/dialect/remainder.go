@@ -2,7 +2,10 @@ package dialect
 
 import (
 	"iter"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -20,6 +23,8 @@ type Said struct {
 	Calls CallRemainder
 
 	begun bool
+	// whole are the parts that came whole and have no pieces: neither texts nor reasoning.
+	whole []*contentv1.Content
 }
 
 // PieceWriter writes what the pieces of an answer say, in a format that has one choice. What it writes is sent later.
@@ -29,7 +34,8 @@ type PieceWriter interface {
 	WriteText(piece string)
 	WriteReasoning(piece string)
 	WriteCall(piece *modelv1.ToolCallDelta)
-	// WritePart writes a part that has ended, with what its pieces did not say.
+	// WritePart writes a part that has ended, with what its pieces did not say. It leaves out a text, which the end of the
+	// answer has.
 	WritePart(part *contentv1.Content)
 }
 
@@ -58,6 +64,9 @@ func (s *Said) Add(d *modelv1.GenerateDelta, w PieceWriter) {
 		s.Calls.Add(piece.ToolCall)
 		w.WriteCall(piece.ToolCall)
 	case *modelv1.GenerateDelta_Part:
+		if piece.Part.GetText() == nil && piece.Part.GetReasoning() == nil {
+			s.whole = append(s.whole, piece.Part)
+		}
 		w.WritePart(piece.Part)
 	}
 }
@@ -70,13 +79,16 @@ type Unsaid struct {
 	Begun bool
 }
 
-// Rest yields the parts of a whole answer, each with what its pieces did not say. readable is what of its reasoning is
-// in pieces.
+// Rest yields the parts of a whole answer, each with what its pieces did not say, except the parts that came whole.
+// readable is what of its reasoning is in pieces.
 func (s *Said) Rest(parts []*contentv1.Content, readable func(*contentv1.Content) string) iter.Seq2[*contentv1.Content, Unsaid] {
 	return func(yield func(*contentv1.Content, Unsaid) bool) {
 		texts, reasoning := Remainder{Said: s.Text.String()}, Remainder{Said: s.Reasoning.String(), All: s.Sealed}
 		for _, part := range parts {
 			var m Unsaid
+			if slices.ContainsFunc(s.whole, func(came *contentv1.Content) bool { return proto.Equal(came, part) }) {
+				continue
+			}
 			switch {
 			case part.GetText() != nil:
 				m.Text, m.Begun = texts.Of(part.GetText().GetText())

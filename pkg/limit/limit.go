@@ -5,8 +5,9 @@
 // put at the head of its own line, never of another's.
 //
 // Limiter is the port. Memory is the implementation for one process, limit/redis the one that several processes share.
-// Both consist of a [Gate], which has the slots and the queue of a process, and a [Rule], which has the limit.
-// limittest contains the suite that every implementation passes.
+// Both consist of a [Gate], which has the slots and the queue of a process, and a [Rule], which has the limit. A limit
+// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity.
+// limittest contains the suite that every implementation passes, limittrial the trial of the rules.
 package limit
 
 import (

@@ -25,11 +25,11 @@ const (
 // Prober is a rule that stays close to a capacity which it knows from the last refusal, without any slots. It is BIC, a
 // rule of TCP (Xu, Harfoush and Rhee, INFOCOM 2004; CUBIC, RFC 9438, is its successor), for calls in place of packets:
 //
-//	            refused                          ╱ refused   beyond the ceiling: 1, 2, 4, 8 slots, two doublings a round
-//	              ╱│      ╭──────────────╯╵╰────             the ceiling, for as long as patience says
-//	            ╱  │   ╭──╯                                  up to it: half of what is missing in each round
-//	slow start╱    ╰───╯                                     the nth refusal of a shortage takes n slots,
-//	                                                          at most a tenth of the limit
+//	        refused                      ╱ refused    beyond the ceiling: 1, 2, 4, 8 slots, two doublings a round
+//	           ╱│      ╭────────────────╯ ╰────       the ceiling, for as long as patience says
+//	         ╱  │   ╭──╯                              up to it: half of what is missing in each round
+//	slow   ╱    ╰───╯                                 the nth refusal of a shortage takes n slots, at most a
+//	start╱                                            tenth of the limit
 //
 // A round is as many successes as the limit is high, about as long as a call. Until the first refusal the limit doubles
 // in each. A try of one slot that is refused costs one refusal and one slot for a moment; a capacity that has fallen
@@ -48,9 +48,10 @@ type Prober struct {
 	rounds float64
 	// round are the successes in this round, and peak the most slots in use in it; a refusal begins a new one.
 	round, peak int
-	// refused are the refusals of this shortage, lowest is the lowest ceiling that it may leave, quiet are all successes since
-	// its last refusal. It ends after a round of them.
-	refused, lowest, quiet int
+	// refused are the refusals of this shortage, began is the limit in use when it began. It ends after a round of
+	// successes without a refusal (quiet), or after two rounds of all (served): then the provider is no longer away, but
+	// takes even less than the shortage's lowest ceiling.
+	refused, began, quiet, served int
 }
 
 // NewProber returns the rule at its first limit.
@@ -62,6 +63,7 @@ func (p *Prober) Acquired(inUse int, _ time.Time) { p.peak = max(p.peak, inUse) 
 // Clean notes a success that needed no retry.
 func (p *Prober) Clean(now time.Time, subject string) {
 	p.quiet++
+	p.served++
 	if float64(p.peak) < saturation*float64(p.limit) {
 		return
 	}
@@ -99,12 +101,12 @@ func (p *Prober) RateLimited(now time.Time, subject string) {
 	if p.peak > 0 {
 		used = min(used, p.peak) // What was not in use was not refused.
 	}
-	if p.refused == 0 || p.quiet > p.ceiling {
-		p.refused, p.lowest = 0, int(deepest*float64(used))
+	if p.refused == 0 || p.quiet > p.ceiling || p.served > 2*p.began {
+		p.refused, p.began, p.served = 0, used, 0
 	}
 	// Where no call has got a slot since the last refusal, this one began before that, and says nothing of the limit now.
 	if p.peak > 0 || p.refused == 0 {
-		p.ceiling = max(used-1, p.lowest, p.min)
+		p.ceiling = max(used-1, int(deepest*float64(p.began)), p.min)
 	}
 	p.refused++
 	p.quiet, p.clean, p.rounds, p.round, p.peak = 0, 0, 0, 0, 0

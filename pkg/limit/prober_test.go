@@ -102,7 +102,8 @@ func TestAProberGrowsOnlyWhileItsLimitIsUsed(t *testing.T) {
 	assert.Equal(t, 9, p.Limit(), "what was refused are 10 calls at once, not 20")
 }
 
-// A provider that refuses everything for a while is soon used again: the limit falls to the lowest, its ceiling by half.
+// A provider that refuses everything for a while is soon used again: the limit falls to the lowest, its ceiling by
+// half.
 func TestAProberComesBackAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	p := newProbed(Bounds{Min: 5, Start: 80, Max: 200})
@@ -112,6 +113,28 @@ func TestAProberComesBackAfterAnOutage(t *testing.T) {
 	p.Acquired(5, p.now)
 	require.Equal(t, 5, p.refuse(100), "calls within the lowest limit are refused too")
 	assert.GreaterOrEqual(t, p.succeed(5+20+30+35), 35)
+}
+
+// A capacity below half of the limit is found too, however long each attempt at more is refused.
+func TestAProberFindsACapacityFarBelowItsLimit(t *testing.T) {
+	t.Parallel()
+	for _, capacity := range []int{3, 6, 25} {
+		p := newProbed(Bounds{Min: 1, Start: 80, Max: 200})
+		refused := 0
+		for served := 0; served < 2000; {
+			if p.limit > capacity {
+				p.refuse(1)
+				if served >= 1000 {
+					refused++
+				}
+			} else {
+				p.succeed(1)
+				served++
+			}
+		}
+		assert.LessOrEqual(t, refused, 10, "of 1000 calls of a provider that takes %d at once", capacity)
+		assert.Equal(t, capacity, p.limit)
+	}
 }
 
 // A ceiling that an operator raises is looked for as any other: one slot first.

@@ -121,8 +121,9 @@ type proberData struct {
 	Round   int     `json:"round"`
 	Peak    int     `json:"peak"`
 	Refused int     `json:"refused"`
-	Lowest  int     `json:"lowest"`
+	Began   int     `json:"began"`
 	Quiet   int     `json:"quiet"`
+	Served  int     `json:"served"`
 }
 
 func (l *level) at() *level { return l }
@@ -138,7 +139,7 @@ func (c *Controller) encode() ruleData {
 }
 
 func (p *Prober) encode() ruleData {
-	return ruleData{Probing: &proberData{p.data(), p.ceiling, p.missing, p.clean, p.rounds, p.round, p.peak, p.refused, p.lowest, p.quiet}}
+	return ruleData{Probing: &proberData{p.data(), p.ceiling, p.missing, p.clean, p.rounds, p.round, p.peak, p.refused, p.began, p.quiet, p.served}}
 }
 
 // Encode returns the rule as text, without its history, which is long and seldom changes.
@@ -170,7 +171,7 @@ func DecodeRule(state string, history *History) (*Rule, error) {
 	if p := data.Probing; p != nil {
 		r.adaptive = &Prober{
 			level: p.level(history), ceiling: p.Ceiling, missing: p.Missing,
-			clean: p.Clean, rounds: p.Rounds, round: p.Round, peak: p.Peak, refused: p.Refused, lowest: p.Lowest, quiet: p.Quiet,
+			clean: p.Clean, rounds: p.Rounds, round: p.Round, peak: p.Peak, refused: p.Refused, began: p.Began, quiet: p.Quiet, served: p.Served,
 		}
 	}
 	if r.Limit() < 1 {

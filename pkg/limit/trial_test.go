@@ -17,9 +17,11 @@ import (
 func TestAProberFindsACapacity(t *testing.T) {
 	t.Parallel()
 	weaker := map[string]struct{ goodput, refused float64 }{
-		"sawtooth": {0.93, 0.015}, // Two thirds of a slot more in a second, and half of them gone in a minute.
-		"bucket":   {0.97, 0.025}, // A full bucket hides for seconds that too much is asked.
-		"window":   {0.95, 0.12},  // Once the minute's calls are used up, everything is refused until it ends.
+		"fall":     {0.92, 0.0125}, // The way back from 25 to 60 begins when patience ends.
+		"outage":   {0.94, 0.03},   // Ten seconds in which all is refused, the calls within the lowest limit too.
+		"sawtooth": {0.93, 0.015},  // Two thirds of a slot more in a second, and half of them gone in a minute.
+		"bucket":   {0.97, 0.025},  // A full bucket hides for seconds that too much is asked.
+		"window":   {0.95, 0.12},   // Once the minute's calls are used up, everything is refused until it ends.
 	}
 	for _, shape := range limittrial.Shapes() {
 		t.Run(shape.Name, func(t *testing.T) {

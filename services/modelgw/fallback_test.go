@@ -254,6 +254,9 @@ func TestAFallbackThatCannotBeUsedIsPassedOver(t *testing.T) {
 				answer := g.post(t, path, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`)
 				assert.Equal(t, http.StatusOK, answer.StatusCode, path)
 				assert.Equal(t, "mockllm/model", answer.Header.Get("Evalfleet-Model"), path)
+				answer = g.post(t, path, `{"model":"openai/gpt-4o","max_tokens":5,"stream":true,`+user+`}`)
+				assert.Equal(t, "mockllm/model", answer.Header.Get("Evalfleet-Model"), "%s, streamed", path)
+				read(t, answer)
 			}
 		})
 	}

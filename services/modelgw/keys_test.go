@@ -19,6 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 )
 
 // twoKeys gives the provider openai two keys beside none of its own.
@@ -195,11 +197,17 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	var c modelgw.Config
 	c.SetDefaults()
 	c.Google.Keys = []provider.Key{{Weight: 1}, {APIKey: config.NewSecret("k"), BaseURL: "ftp://x"}}
+	identity := azureauth.Identity{ManagedIdentity: true}
+	c.Services = openaicompat.Services{"azureai": {Accounts: map[string]openaicompat.Account{
+		"both": {Account: provider.Account{BaseURL: "https://a.example", Keys: []provider.Key{{APIKey: config.NewSecret("k")}}}, Identity: identity},
+		"one":  {Account: provider.Account{BaseURL: "https://a.example"}, Identity: identity},
+	}}}
 	c.Fallbacks = map[string][]string{"openai/a": {"b", "openai/a", "opnai/b", "vllm/c", "openai-api/d/e"}}
 	err := c.Validate()
-	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "fallbacks.openai/a", "cannot be its own fallback", `fallbacks.openai/a: unknown provider "opnai"`} {
+	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "fallbacks.openai/a", "services.azureai.accounts.both: has keys, beside which its identity is not used", "cannot be its own fallback", `fallbacks.openai/a: unknown provider "opnai"`} {
 		assert.ErrorContains(t, err, said)
 	}
+	assert.NotContains(t, err.Error(), "azureai.accounts.one")
 	c.Google.Keys[1].BaseURL = "http://127.0.0.1:7460/v1"
 	assert.ErrorContains(t, c.RefuseOwn("127.0.0.1:7460"), "google.keys[1]")
 	_, err = modelgw.Program(c).Build(t.Context(), daemon.Parts{Listen: "0.0.0.0:7460"})

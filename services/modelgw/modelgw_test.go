@@ -341,6 +341,7 @@ func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, len(events), 5)
 		assert.Equal(t, int32(1), events[0].GetStarted().GetAttempt())
+		assert.Equal(t, "mockllm/model", events[0].GetStarted().GetModel())
 		assert.Equal(t, text, said(events))
 		last := events[len(events)-1].GetCompleted()
 		require.NotNil(t, last)

@@ -234,6 +234,23 @@ func (c *Config) keyFaults() (faults []error) {
 			faults = append(faults, fmt.Errorf("%s: %w", path, err))
 		}
 	}
+	return append(faults, c.identityFaults()...)
+}
+
+// identityFaults are the errors in identities of further accounts: none is used beside keys. That of an account `default`
+// may come from variables of the whole machine, and is passed over.
+func (c *Config) identityFaults() (faults []error) {
+	keyed := map[string]bool{}
+	for path := range config.All[provider.Key](c) {
+		account, _, _ := strings.Cut(path, ".keys[")
+		keyed[account] = true
+	}
+	for path, identity := range config.All[azureauth.Identity](c) {
+		account := strings.TrimSuffix(path, ".identity")
+		if strings.Contains(path, ".accounts.") && keyed[account] && !identity.IsZero() {
+			faults = append(faults, fmt.Errorf("%s: has keys, beside which its identity is not used; leave one of them out", account))
+		}
+	}
 	return faults
 }
 

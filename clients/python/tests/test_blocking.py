@@ -1,12 +1,18 @@
 """The methods for programs without asyncio."""
 
+import asyncio
 import inspect
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from conftest import Server
+from conftest import PATIENCE, Server, free_port
 
 import evalfleet
 from evalfleet import Client, blocking, exceptions
@@ -91,6 +97,81 @@ def test_a_closed_client_says_so_and_leaves_no_thread(server: Server) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "evalfleet"]
     with pytest.raises(RuntimeError, match="closed"):
         client.evals.list()
+
+
+def test_a_client_that_finds_no_server_leaves_no_thread(tmp_path: Path) -> None:
+    with pytest.raises(exceptions.ServerUnreachable), Client(data_dir=tmp_path):
+        pass
+    assert not [thread for thread in threading.enumerate() if thread.name == "evalfleet"]
+
+
+def test_a_program_that_leaves_its_client_open_ends(server: Server) -> None:
+    program = """
+import sys
+from evalfleet import Client
+client = Client(data_dir=sys.argv[1])
+pieces = client.models.stream("mockllm/model", "Hi")
+next(pieces)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(server.data)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=PATIENCE,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_closing_a_client_ends_the_calls_of_other_threads() -> None:
+    client = Client(f"127.0.0.1:{free_port()}", token="x", patience=600)
+    said: list[str] = []
+
+    def call() -> None:
+        try:
+            client.evals.list()
+        except RuntimeError as closed:
+            said.append(str(closed))
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    while not client._twin._connection._channels:
+        time.sleep(0.01)
+    client.close()
+    caller.join(PATIENCE)
+    assert len(said) == 1
+    assert "closed" in said[0]
+
+
+def test_an_iteration_that_the_loop_collects_as_garbage_ends(sync: Client) -> None:
+    pieces = [sync.models.stream(MODEL, "Hi")]
+    next(pieces[0])
+
+    async def collect() -> None:
+        pieces.clear()
+
+    asyncio.run_coroutine_threadsafe(collect(), sync._loop._loop).result(PATIENCE)
+
+
+@pytest.mark.parametrize("iterated", [False, True], ids=["exec", "start"])
+def test_an_interrupt_cancels_the_call_and_stays_an_interrupt(sync: Client, iterated: bool) -> None:
+    with sync.sandboxes.create(driver="local") as sandbox:
+
+        def interrupt() -> None:
+            sandbox.exec("while ! test -s pid; do sleep 0.05; done")
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        command = "echo $$ > pid; exec sleep 600"
+        if iterated:
+            with pytest.raises(KeyboardInterrupt), sandbox.start(command) as process:
+                list(process)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                sandbox.exec(command)
+        interrupter.join()
+        assert sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60).ok
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -11,13 +11,13 @@ from typing import Any
 
 import grpc
 import pytest
-from conftest import PROGRAM, Server, free_port
+from conftest import PROGRAM, Server, free_port, until
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-from evalfleet import AsyncClient, EvalfleetError, exceptions
+from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions
 from evalfleet._error import from_rpc
-from evalfleet.agent.v1 import eval_service_pb2, eval_service_pb2_grpc
+from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, eval_service_pb2_grpc
 from evalfleet.connection import Connection
 from evalfleet.discovery import Place
 from evalfleet.errors.v1.error_reason_pb2 import ErrorReason
@@ -95,8 +95,34 @@ async def test_no_server(tmp_path: Path) -> None:
         with pytest.raises(exceptions.ServerUnreachable, match=address) as away:
             await client.evals.list()
     assert away.value.reason == "SERVICE_UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost", "localhost:", ":7460", "http://127.0.0.1:7460", "127.0.0.1:7460/", "127.0.0.1:x", "[::1", "h:65536"],
+)
+async def test_an_address_that_cannot_be_one(address: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
-        await AsyncClient("localhost", token="x").server()
+        await AsyncClient(address, token="x").server()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7460", "[::1]:7460", "host.example:1"])
+def test_an_address_that_can_be_one(address: str) -> None:
+    assert Place(address, token="x").find({}).address == address
+
+
+@pytest.mark.parametrize("token", ["se\ncret", "secr\u00e9t", "se\x01cret"])
+async def test_a_token_that_cannot_be_one(server: Server, token: str) -> None:
+    with pytest.raises(exceptions.TokenInvalid, match="token file") as refused:
+        await AsyncClient(server.address, token=token).evals.list()
+    assert token not in str(refused.value)
+
+
+async def test_a_token_is_not_shown(server: Server) -> None:
+    async with AsyncClient(server.address, token=server.token + "\n") as client:
+        assert await client.runs.list() == []
+        shown = repr(client), repr(client._connection._place), repr(await client._connection.server())
+    assert server.token not in "".join(shown)
 
 
 async def test_a_server_of_another_version() -> None:
@@ -112,21 +138,23 @@ async def test_a_server_of_another_version() -> None:
 
 
 class Silent(eval_service_pb2_grpc.EvalServiceServicer):
-    """A server that accepts calls and sends nothing."""
+    """A server that accepts calls and sends nothing until `release`."""
 
     def __init__(self) -> None:
         self.watches = 0
         self.called = asyncio.Event()
+        self.release = asyncio.Event()
 
     async def GetEval(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.called.set()
-        await asyncio.Event().wait()
+        await self.release.wait()
+        return eval_pb2.Eval()
 
     async def WatchEval(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.watches += 1
         self.called.set()
-        await asyncio.Event().wait()
-        yield eval_service_pb2.WatchEvalResponse()
+        await self.release.wait()
+        yield eval_service_pb2.WatchEvalResponse(cursor="1", progress=eval_pb2.Eval())
 
 
 async def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +169,54 @@ async def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> No
             with pytest.raises(exceptions.ServerUnreachable, match="does not answer them"):
                 await anext(watch)
         assert silent.watches == 2
+    finally:
+        await other.stop(None)
+
+
+async def test_calls_of_a_client_that_is_closed_are_not_cancelled() -> None:
+    silent, other = Silent(), aio.server()  # type: ignore[abstract]
+    eval_service_pb2_grpc.add_EvalServiceServicer_to_server(silent, other)
+    port = other.add_insecure_port("127.0.0.1:0")
+    await other.start()
+    try:
+        client = AsyncClient(f"127.0.0.1:{port}", token="x")
+        found = AsyncEval(client._connection, eval_pb2.Eval(name="projects/default/evals/e"))
+        watch = asyncio.ensure_future(anext(found.watch()))
+
+        async def watched() -> bool:
+            return silent.watches == 1
+
+        await until(watched)
+        await client.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await watch
+    finally:
+        await other.stop(None)
+
+
+async def test_a_server_at_another_address_cuts_no_calls(tmp_path: Path) -> None:
+    """Calls that still use the old connection end by themselves."""
+    silent, other = Silent(), aio.server()  # type: ignore[abstract]
+    eval_service_pb2_grpc.add_EvalServiceServicer_to_server(silent, other)
+    ports = [other.add_insecure_port("127.0.0.1:0") for _ in range(2)]
+    await other.start()
+    (tmp_path / "token").write_text("x")
+    (tmp_path / "token").chmod(0o600)
+    lock = tmp_path / "lock"
+    lock.write_text(json.dumps({"address": f"127.0.0.1:{ports[0]}", "pid": os.getpid()}))
+    try:
+        async with AsyncClient(data_dir=tmp_path) as client:
+            found = AsyncEval(client._connection, eval_pb2.Eval(name="projects/default/evals/e"))
+            watch = asyncio.ensure_future(anext(found.watch()))
+
+            async def watched() -> bool:
+                return silent.watches == 1
+
+            await until(watched)
+            lock.write_text(json.dumps({"address": f"127.0.0.1:{ports[1]}", "pid": os.getpid()}))
+            await client._connection.look_again()
+            silent.release.set()
+            assert (await watch).cursor == "1"
     finally:
         await other.stop(None)
 

@@ -1,12 +1,15 @@
 """Calls of models."""
 
 import asyncio
+import os
+import signal
 import time
 
 import pytest
+from conftest import Server
 from grpc import aio
 
-from evalfleet import AsyncClient, exceptions, new_key
+from evalfleet import AsyncClient, exceptions, models, new_key
 from evalfleet.content.v1.content_pb2 import MessageContent
 from evalfleet.messages import Message
 from evalfleet.model.v1.message_pb2 import ROLE_USER, ChatMessage
@@ -20,6 +23,35 @@ async def test_generate_answers(client: AsyncClient) -> None:
     assert str(answer) == answer.text == "Hello."
     assert answer.stop_reason == "stop"
     assert answer.usage.output_tokens > 0
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["left", "kept"])
+async def test_closing_the_client_cancels_a_stream_that_was_not_read_to_its_end(server: Server, kept: bool) -> None:
+    async with AsyncClient(data_dir=server.data) as client:
+        cancelled = []
+
+        async def cancel(key: str) -> None:
+            cancelled.append(key)
+            await type(client.models)._cancel(client.models, key)
+
+        client.models._cancel = cancel  # type: ignore[method-assign]
+        pieces = client.models.stream(MODEL, "Hi")
+        await anext(pieces)
+        if not kept:
+            del pieces
+    assert len(cancelled) == 1
+
+
+async def test_a_timeout_holds_although_the_server_is_silent(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "GRACE_SECONDS", 0.1)
+    async with AsyncClient(data_dir=mortal.data) as client:
+        await client.models.generate(MODEL, "Hi")
+        os.kill(mortal.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(exceptions.DeadlineExceeded):
+                await client.models.generate(MODEL, "Hi", timeout=0.1)
+        finally:
+            os.kill(mortal.pid, signal.SIGCONT)
 
 
 async def test_conversations_are_plain_values(client: AsyncClient) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from conftest import Server
 
 from evalfleet import AsyncClient, AsyncSandbox, exceptions, new_key
 
@@ -82,6 +83,46 @@ async def test_leaving_a_process_kills_it(sandbox: AsyncSandbox) -> None:
     async with await sandbox.start("echo $$ > pid; exec sleep 600"):
         await _exists(sandbox, "pid")
     assert (await sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60)).ok
+
+
+async def test_leaving_a_process_kills_it_while_another_task_reads(sandbox: AsyncSandbox) -> None:
+    async with await sandbox.start("echo $$ > pid; exec sleep 600") as process:
+        reader = asyncio.create_task(process.wait())
+        await _exists(sandbox, "pid")
+    assert (await reader).result.cancelled
+    assert (await sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60)).ok
+
+
+async def test_a_block_that_is_left_by_cancellation_deletes_its_sandbox(client: AsyncClient) -> None:
+    inside: asyncio.Queue[AsyncSandbox] = asyncio.Queue()
+
+    async def block() -> None:
+        async with await client.sandboxes.create(driver="local") as sandbox:
+            inside.put_nowait(sandbox)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(block())
+    sandbox = await inside.get()
+    task.cancel()
+    await asyncio.sleep(0)  # It has begun to delete.
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.gather(*client._connection._later)
+    with pytest.raises(exceptions.SandboxTerminated):
+        await sandbox.exec("true")
+
+
+async def test_closing_the_client_ends_what_is_under_way(server: Server, client: AsyncClient) -> None:
+    own = AsyncClient(data_dir=server.data)
+    sandbox = await own.sandboxes.create(driver="local")
+    task = asyncio.create_task(sandbox.exec("echo $$ > pid; exec sleep 600"))
+    other = await client.sandboxes.get(sandbox.name)
+    await _exists(other, "pid")
+    await own.close()
+    (ended,) = await asyncio.gather(task, return_exceptions=True)  # It is answered, or cut off.
+    assert not isinstance(ended, asyncio.CancelledError)
+    assert (await other.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60)).ok
 
 
 async def test_files_of_any_size(sandbox: AsyncSandbox) -> None:

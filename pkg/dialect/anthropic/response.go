@@ -164,20 +164,16 @@ func setRaw(o *orderedjson.Object, name string, raw json.RawMessage) {
 	}
 }
 
-// handoff is a block that says which model goes on.
-type handoff struct {
-	Type     string `json:"type"`
-	From, To struct {
-		Model string `json:"model"`
-	}
-}
-
 // fallback names the model that answered in place of the requested one, if the server reports it.
 func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 	var handoffs []any
 	var first, last string
 	for i := range blocks {
-		var change handoff
+		var change struct {
+			From, To struct {
+				Model string `json:"model"`
+			}
+		}
 		if blocks[i].Type != FallbackBlock || json.Unmarshal(blocks[i].raw, &change) != nil {
 			continue
 		}

@@ -85,9 +85,13 @@ func fallbackOf(doc []byte) (model string) {
 	if !dialect.Says(doc, `"`+FallbackBlock+`"`) {
 		return ""
 	}
+	type block struct {
+		Type string
+		To   struct{ Model string }
+	}
 	var w struct {
-		Content []handoff
-		Block   handoff `json:"content_block"`
+		Content []block
+		Block   block `json:"content_block"`
 	}
 	if jsonread.Unmarshal(doc, &w) != nil {
 		return ""

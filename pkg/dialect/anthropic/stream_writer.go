@@ -170,7 +170,7 @@ func (s *streamWriter) WritePart(part *contentv1.Content) {
 			return
 		}
 	}
-	if answerable(part) {
+	if part.GetText() == nil && answerable(part) {
 		s.writeBlocks(asAnswer(part))
 	}
 }

@@ -20,10 +20,9 @@ type streamWriter struct {
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
-	// said is what was already written, images counts the images, and calls are the places of calls by index.
-	said   dialect.Said
-	images int
-	calls  map[int32]int
+	// said is what was already written, and calls are the places of calls by index.
+	said  dialect.Said
+	calls map[int32]int
 	// payload is that of an event. It is used again.
 	payload jsonwrite.Writer
 }
@@ -87,8 +86,6 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 				s.closeBlock() // Each text of an answer is a block of its own.
 			}
 			s.WriteText(rest.Text)
-		case part.GetImage() != nil && s.images > 0:
-			s.images-- // It is written already.
 		case part.GetImage() != nil:
 			s.writeImage(part.GetImage())
 		case part.GetReasoning() != nil:
@@ -144,7 +141,6 @@ func (s *streamWriter) reasoningDelta(name, value string) {
 // WritePart implements dialect.PieceWriter: it writes an image, or sealed reasoning. What its pieces had to read has come before it.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
 	if image := part.GetImage(); image != nil {
-		s.images++
 		s.writeImage(image)
 	}
 	if part.GetReasoning() == nil {

@@ -91,6 +91,7 @@ func Run(t *testing.T, h Harness) {
 		"a response has an id and a model":                     described,
 		"bytes that are no answer are malformed":               malformed,
 		"a stream says what the response says":                 streams,
+		"a part that came whole is in a stream once":           wholeParts,
 		"a stream is read the same however it is cut":          splits,
 		"a stream of the vendor says what its body says":       vendorStreams,
 		"a stream that breaks off gives what came":             truncated,

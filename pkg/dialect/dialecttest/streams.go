@@ -3,6 +3,7 @@ package dialecttest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -29,6 +31,34 @@ func streams(t *testing.T, h Harness) {
 				assert.Equal(t, call[2], arguments[int32(i)], "%s after %d pieces", name, len(written))
 			}
 		}
+	}
+}
+
+// Parts that have no pieces come whole, before the answer is complete. A client has each once, and all else too.
+func wholeParts(t *testing.T, h Harness) {
+	use := chat.ToolUsePart(&contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH, Id: "u1", Name: "search", Arguments: "{}", Result: "[]"})
+	parts := []*contentv1.Content{picture, use}
+	if !h.NoReasoning {
+		parts = append(parts, chat.ReasoningPart("Hm."))
+	}
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(append(parts, chat.TextPart("So."))...)
+	output := chat.MessageOutput("served", m, modelv1.StopReason_STOP_REASON_STOP)
+	kinds := func(output *modelv1.ModelOutput) (all []string) {
+		for _, part := range chat.FirstMessage(output).GetContent().GetList().GetParts() {
+			all = append(all, fmt.Sprintf("%T", part.GetPart()))
+		}
+		return all
+	}
+	want, _ := whole(t, h, strings.NewReader(stream(t, h, output, nil)))
+	for _, came := range [][]*contentv1.Content{{picture}, {use}, {picture, use}} {
+		pieces := make([]*modelv1.GenerateDelta, len(came))
+		for i, part := range came {
+			pieces[i] = dialect.PartDelta(part)
+		}
+		got, _ := whole(t, h, strings.NewReader(stream(t, h, output, pieces)))
+		assert.ElementsMatch(t, kinds(want), kinds(got), "%d parts came whole", len(came))
+		assert.Equal(t, saidBy(want), saidBy(got))
 	}
 }
 

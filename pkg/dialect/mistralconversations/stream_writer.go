@@ -24,9 +24,8 @@ type streamWriter struct {
 	open *openMessage
 	// calls are the calls by index.
 	calls map[int32]*openCall
-	// said is what was already written, and parts counts the parts that have no pieces.
-	said  dialect.Said
-	parts int
+	// said is what was already written.
+	said dialect.Said
 }
 
 // openMessage is a message that grows.
@@ -80,15 +79,9 @@ func (s *streamWriter) WriteReasoning(piece string) { s.grow(thought, false, pie
 
 // WritePart implements dialect.PieceWriter.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
-	if isWhole(part) {
-		s.parts++
+	if part.GetText() == nil && part.GetReasoning() == nil {
 		s.part(part)
 	}
-}
-
-// isWhole reports whether a part has no pieces.
-func isWhole(part *contentv1.Content) bool {
-	return part.GetText() == nil && part.GetReasoning() == nil
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
@@ -125,11 +118,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 		case *contentv1.Content_Reasoning:
 			s.grow(thought, !rest.Begun, rest.Text)
 		default:
-			if s.parts > 0 {
-				s.parts-- // It is written already.
-			} else {
-				s.part(part)
-			}
+			s.part(part)
 		}
 	}
 	for i, call := range m.GetToolCalls() {

@@ -3,6 +3,7 @@ package openairesponses
 import (
 	"cmp"
 	"io"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -140,10 +141,9 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
-	parts, place := assistantParts(m), 0
+	parts := assistantParts(m)
 	for part, rest := range s.said.Rest(parts, dialect.Readable) {
-		s.last = a.statusOf(place, len(parts)+len(m.GetToolCalls()))
-		place++
+		s.last = a.statusOf(slices.Index(parts, part), len(parts)+len(m.GetToolCalls()))
 		switch {
 		case !rest.Begun:
 			s.part(part)
@@ -174,8 +174,10 @@ func (s *streamWriter) WriteReasoning(piece string) { s.grow(summaryEvents, piec
 
 // WritePart implements dialect.PieceWriter.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
-	s.said.Sealed = true
-	s.part(part)
+	if part.GetText() == nil {
+		s.said.Sealed = s.said.Sealed || part.GetReasoning() != nil
+		s.part(part)
+	}
 }
 
 // grow writes a piece of a part, in the open item if that is of the kind.

@@ -19,8 +19,11 @@ func Marshal(value any) json.RawMessage {
 // Overlay returns a JSON object with members replaced or added. Its members are in the order of their names, and their
 // values stay byte for byte. What is no object counts as one without members.
 func Overlay(object json.RawMessage, members map[string]json.RawMessage) json.RawMessage {
-	all := map[string]json.RawMessage{}
+	var all map[string]json.RawMessage
 	_ = json.Unmarshal(object, &all)
+	if all == nil {
+		all = map[string]json.RawMessage{}
+	}
 	maps.Copy(all, members)
 	var w Writer
 	w.BeginObject()

@@ -20,12 +20,19 @@ type Shape struct {
 	RetryAfter time.Duration
 }
 
-// Shapes returns the capacities of a trial, which lie between 20 and 100.
+// Shapes returns the capacities of a trial, which lie between 20 and 100, but for an outage.
 func Shapes() []Shape {
 	return []Shape{
 		{Name: "fixed", InFlight: func(time.Duration) int { return 50 }},
-		{Name: "steps", InFlight: steps(2*time.Minute, 60, 40, 80)},
+		Steps(),
 		{Name: "steps with Retry-After", InFlight: steps(2*time.Minute, 60, 40, 80), RetryAfter: 5 * time.Second},
+		{Name: "fall", InFlight: steps(2*time.Minute, 60, 25, 60)},
+		{Name: "outage", InFlight: func(t time.Duration) int {
+			if t >= 100*time.Second && t < 110*time.Second {
+				return 0
+			}
+			return 60
+		}},
 		{Name: "few", InFlight: steps(2*time.Minute, 24, 20, 28)},
 		{Name: "drift", InFlight: func(t time.Duration) int { // Up and down again within six minutes.
 			return 60 - int(math.Round(20*math.Cos(2*math.Pi*t.Minutes()/6)))
@@ -36,6 +43,9 @@ func Shapes() []Shape {
 		{Name: "window", PerSecond: 25, Window: time.Minute},
 	}
 }
+
+// Steps is a capacity of 60 calls, then 40, then 80, for two minutes each.
+func Steps() Shape { return Shape{Name: "steps", InFlight: steps(2*time.Minute, 60, 40, 80)} }
 
 // steps returns a capacity that stays for a period, and stays in the end.
 func steps(period time.Duration, capacities ...int) func(time.Duration) int {

@@ -191,8 +191,8 @@ func (l *Limiter) Pools(ctx context.Context) ([]limit.Pool, error) {
 	return states, nil
 }
 
-// SetMax implements limit.Limiter. While Redis is away it fails with UNAVAILABLE (STORE_UNAVAILABLE); where Redis took the
-// request and did not answer, the limit may be changed all the same, and the error says so.
+// SetMax implements limit.Limiter. While Redis is away it fails with UNAVAILABLE (STORE_UNAVAILABLE). Where Redis took
+// the request and did not answer, the limit may be changed all the same, and the error says so.
 func (l *Limiter) SetMax(ctx context.Context, key string, n int) (limit.Pool, error) {
 	if n < 1 {
 		return limit.Pool{}, limit.ErrTooLow

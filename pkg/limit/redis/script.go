@@ -27,7 +27,8 @@ func newScripts() scripts {
 	return scripts{sync: redis.NewScript(syncText), register: redis.NewScript(registerText)}
 }
 
-// call runs scripts in one round trip. It does not fail for faults of single keys, which the calls have. A server that does not have them, as after a restart, is given them.
+// call runs scripts in one round trip. It does not fail for faults of single keys, which the calls have. A server that
+// does not have the scripts, as after a restart, is given them.
 func (l *Limiter) call(ctx context.Context, add func(redis.Pipeliner) []*redis.Cmd) error {
 	for range 2 {
 		pipe := l.cfg.Client.Pipeline()

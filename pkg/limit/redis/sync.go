@@ -226,7 +226,8 @@ func (p *pool) take(x *exchange, a *answer) (again bool) {
 	p.lease = x.sent.Add(p.limiter.cfg.TTL)
 	stale := x.write && !a.swapped
 	switch {
-	case now.Before(p.lease) && stale: // By a limit that this process knows to be too high, maybe: the next round gives the rest.
+	case now.Before(p.lease) && stale:
+		// A part of a limit that this process may know to be too high. The next round gives the rest.
 		p.gate.SetSlots(min(a.grant, p.gate.Slots()))
 	case now.Before(p.lease):
 		p.gate.SetSlots(a.grant)

@@ -21,6 +21,8 @@ func TestReplicasFindAMovingCapacity(t *testing.T) {
 	// The goal is 0.95; goodput varies by a hundredth, since the order of exchanges does.
 	goal := shares{goodput: 0.94, refused: 0.01, waited: 0.05}
 	weaker := map[string]shares{
+		"fall":     {0.91, 0.0125, 0.05},
+		"outage":   {0.92, 0.03, 0.05},
 		"sawtooth": {0.90, 0.02, 0.05},
 		"bucket":   {0.93, 0.03, 0.08},
 		"window":   {0.95, 0.12, 0.15},

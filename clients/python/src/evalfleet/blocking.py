@@ -7,6 +7,8 @@ method here hands the call to that loop and waits for its end.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures
 import functools
 import os
 import threading
@@ -19,6 +21,7 @@ import grpc
 from evalfleet.agent.v1 import eval_pb2, run_pb2
 from evalfleet.blobs import AsyncBlobs
 from evalfleet.client import AsyncClient
+from evalfleet.connection import CLOSE_SECONDS
 from evalfleet.evals import AsyncEval, AsyncEvals
 from evalfleet.models import AsyncModels
 from evalfleet.runs import AsyncRun, AsyncRuns
@@ -39,19 +42,31 @@ class Loop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="evalfleet", daemon=True)
         self._thread.start()
+        self._closing = threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it."""
+        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it, and waits for its end."""
         if os.getpid() != self._process or self._loop.is_closed():
             work.close()
             if os.getpid() != self._process:
                 raise RuntimeError("this client is of the parent process; make one after the fork")
             raise RuntimeError("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        ended = threading.Event()
+
+        async def whole() -> R:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(whole(), self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise RuntimeError("the client was closed during the call") from None
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                ended.wait(CLOSE_SECONDS)
             raise
 
     def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
@@ -66,15 +81,31 @@ class Loop:
             while (found := self.run(following())) is not None:
                 yield found[0]
         finally:
-            if hasattr(items, "aclose") and not self._loop.is_closed():
-                self.run(items.aclose())
+            if hasattr(items, "aclose") and os.getpid() == self._process and not self._loop.is_closed():
+                if threading.current_thread() is self._thread:  # It is collected there as garbage.
+                    asyncio.run_coroutine_threadsafe(items.aclose(), self._loop)
+                else:
+                    self.run(items.aclose())
 
     def close(self) -> None:
-        """Ends the thread."""
-        if os.getpid() == self._process and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        """Ends the thread. Calls that other threads wait for raise RuntimeError."""
+        if os.getpid() != self._process:
+            return
+        with self._closing:
+            if not self._loop.is_closed():
+                asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop).result()
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancels everything else on the loop, and waits for it."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 class Twin(Generic[A]):
@@ -392,9 +423,14 @@ class Client:
         self.evals = Evals(self._loop, self._twin.evals)
         self.runs = Runs(self._loop, self._twin.runs)
         self.blobs = Blobs(self._loop, self._twin.blobs)
+        atexit.register(self.close)  # A generator that is collected later would wait for a thread that has ended.
 
     def __enter__(self) -> Client:
-        self.server()
+        try:
+            self.server()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -407,7 +443,11 @@ class Client:
         return self._loop.run(self._twin.server())
 
     def close(self) -> None:
-        """Ends the connection, and the server if this client has started it. Closing again has no effect."""
+        """Ends the connection, and the server if this client has started it. Closing again has no effect.
+
+        The end of the program closes a client too.
+        """
+        atexit.unregister(self.close)
         try:
             self._loop.run(self._twin.close())
         except RuntimeError:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -44,6 +44,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between attempts of a call; each pause is twice the one before."""
 CLOSE_SECONDS = 5.0
 """How long `close` waits for what is done in the background."""
+GRACE_SECONDS = 5.0
+"""How much longer than its time limit a call may take, so that the server, which knows more, reports the limit."""
 SILENCE_SECONDS = 60.0
 """A stream that sends nothing for so long, not even one of the heartbeats that come every 15 s, is taken for lost."""
 
@@ -149,10 +151,11 @@ class Connection:
         self._lock = asyncio.Lock()
         self._server: Server | None = None
         self._started: StartedServer | None = None
-        self._channel: aio.Channel | None = None
+        self._channels: list[aio.Channel] = []
         self._stubs: Stubs | None = None
         self._later: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
+        self._effects: dict[object, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._closed = False
 
     async def server(self) -> Server:
@@ -163,11 +166,11 @@ class Connection:
 
     async def stubs(self) -> Stubs:
         """The generated stubs over this connection. Their calls need `metadata()`, and raise errors of gRPC."""
-        if self._closed:
-            raise RuntimeError("the client is closed")
         async with self._lock:
+            if self._closed:
+                raise RuntimeError("the client is closed")
             if self._stubs is None:
-                await self._dial(await self._find())
+                self._dial(await self._find())
             assert self._stubs is not None
             return self._stubs
 
@@ -178,7 +181,7 @@ class Connection:
 
     async def _find(self) -> Server:
         attempts = 0
-        while self._place.starting() and attempts * FIRST_PAUSE < self.patience:
+        while self._place.starting() and attempts * FIRST_PAUSE < self.patience and not self._closed:
             attempts += 1
             await asyncio.sleep(FIRST_PAUSE)
         try:
@@ -189,14 +192,14 @@ class Connection:
         self._started = await StartedServer.start(self._place, self._start if isinstance(self._start, str) else None)
         return self._place.find()
 
-    async def _dial(self, server: Server) -> None:
-        if self._channel is not None:
-            await self._channel.close()
+    def _dial(self, server: Server) -> None:
         if self._credentials is None:
-            self._channel = aio.insecure_channel(server.address, options=_OPTIONS)
+            channel = aio.insecure_channel(server.address, options=_OPTIONS)
         else:
-            self._channel = aio.secure_channel(server.address, self._credentials, options=_OPTIONS)
-        self._server, self._stubs = server, Stubs(self._channel)
+            channel = aio.secure_channel(server.address, self._credentials, options=_OPTIONS)
+        # An earlier channel stays open until `close`: closing it now would cancel calls that still use it.
+        self._channels.append(channel)
+        self._server, self._stubs = server, Stubs(channel)
 
     async def look_again(self) -> None:
         """Dials another address if the server of the data directory is back at one."""
@@ -209,7 +212,7 @@ class Connection:
                 self._server.address,
                 self._server.token,
             ):
-                await self._dial(server)
+                self._dial(server)
 
     async def call(
         self,
@@ -235,6 +238,9 @@ class Connection:
                 response = await cancellable(method(stubs)(request, metadata=self.metadata()))
             except aio.AioRpcError as error:
                 await attempts.bear(error)
+            except asyncio.CancelledError:
+                self._raise_if_cut()
+                raise
             else:
                 return await offload.take(response, self._get_blob)
 
@@ -275,6 +281,9 @@ class Connection:
                 raise
             except asyncio.TimeoutError:
                 await attempts.bear_silence()
+            except asyncio.CancelledError:
+                self._raise_if_cut()
+                raise
             finally:
                 stream.cancel()
 
@@ -288,6 +297,33 @@ class Connection:
             raise DeadlineExceeded(
                 f"the call did not end within {timeout:g} s", code=grpc.StatusCode.DEADLINE_EXCEEDED
             ) from None
+
+    def _raise_if_cut(self) -> None:
+        """Handles a CancelledError from gRPC, which cancels the calls of a channel that `close` closes.
+
+        To the caller that is no cancellation, unless its task was cancelled too (Python 3.10 does not tell).
+        """
+        cancelling = getattr(asyncio.current_task(), "cancelling", None)
+        if self._closed and not (cancelling and cancelling()):
+            raise RuntimeError("the client was closed during the call") from None
+
+    @contextlib.contextmanager
+    def effect(self, cancel: Callable[[], Coroutine[Any, Any, None]] | None) -> Iterator[None]:
+        """Cancels an effect on the server if the block is cancelled, or left as a generator, or the client is closed.
+
+        Without `cancel` the effect continues.
+        """
+        mark = object()
+        if cancel is not None:
+            self._effects[mark] = cancel
+        try:
+            yield
+        except (asyncio.CancelledError, GeneratorExit):
+            if made := self._effects.get(mark):
+                self.later(made())
+            raise
+        finally:
+            self._effects.pop(mark, None)
 
     def later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Does work in the background whose failure does not matter, such as releasing a result.
@@ -303,6 +339,13 @@ class Connection:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
+    async def surely(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does work to its end, even if the task that waits for it is cancelled. `close` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+        await asyncio.shield(task)
+
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Does work in the background until `close` cancels it."""
         task = asyncio.ensure_future(work)
@@ -314,6 +357,9 @@ class Connection:
         """Ends the connection, and the server if this client has started it."""
         if self._closed:
             return
+        while self._effects:
+            _, cancel = self._effects.popitem()
+            self.later(cancel())
         if self._later:
             await asyncio.wait(self._later, timeout=CLOSE_SECONDS)
         self._closed = True
@@ -321,10 +367,11 @@ class Connection:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        if self._channel is not None:
-            await self._channel.close()
-        if self._started is not None:
-            await self._started.stop()
+        async with self._lock:  # A server that is being started is stopped too.
+            for channel in self._channels:
+                await channel.close()
+            if self._started is not None:
+                await self._started.stop()
 
     async def _put_blob(self, value: bytes) -> BlobRef:
         from evalfleet.blobs import AsyncBlobs

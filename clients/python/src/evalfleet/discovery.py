@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalfleet.exceptions import ServerUnreachable, TokenInvalid
 
+_ADDRESS = re.compile(r"(\[[^\]/\s]+\]|[^:/\s]+):\d{1,5}")
+"""Host, or an IPv6 address in brackets, and port."""
 START_SECONDS = 60.0
 """How long a server that the client starts may take until it takes calls."""
 
@@ -24,7 +27,7 @@ class Server:
     """A server's address and the token for it."""
 
     address: str
-    token: str
+    token: str = field(repr=False)
     version: str = ""
     """Its build; empty if that is unknown."""
 
@@ -35,7 +38,7 @@ class Place:
 
     server: str | None = None
     """`host:port`, or EVALFLEET_SERVER. Default: the server that holds the data directory."""
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     """The token, or EVALFLEET_TOKEN."""
     token_file: str | os.PathLike[str] | None = None
     """A file with the token, or EVALFLEET_TOKEN_FILE. Default: `token` in the data directory."""
@@ -45,8 +48,10 @@ class Place:
     def find(self, env: Mapping[str, str] = os.environ) -> Server:
         """The server, or `ServerUnreachable` if the data directory has none."""
         if address := self.server or env.get("EVALFLEET_SERVER"):
-            if not address.rpartition(":")[0]:
-                raise ValueError(f"{address!r} is no address of a server; write host:port, such as 127.0.0.1:7460")
+            if not _ADDRESS.fullmatch(address) or int(address.rpartition(":")[2]) > 65535:
+                raise ValueError(
+                    f"{address!r} is no address of a server; write host:port without a scheme, such as 127.0.0.1:7460"
+                )
             return Server(address, self._token(env))
         folder = self.folder(env)
         holder = _holder(folder)
@@ -72,6 +77,13 @@ class Place:
         return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "share") / "evalfleet"
 
     def _token(self, env: Mapping[str, str]) -> str:
+        """The token, which is fit for a header: gRPC's own error for one that is not does not say what is wrong."""
+        token = self._find_token(env).strip()
+        if not (token.isascii() and token.isprintable()):
+            raise TokenInvalid("the token has characters that no token has; copy it again from the server's token file")
+        return token
+
+    def _find_token(self, env: Mapping[str, str]) -> str:
         if self.token:
             return self.token
         if not self.token_file and (token := env.get("EVALFLEET_TOKEN")):
@@ -79,7 +91,7 @@ class Place:
         path = Path(self.token_file or env.get("EVALFLEET_TOKEN_FILE") or self.folder(env) / "token")
         try:
             mode = path.stat().st_mode
-            token = path.read_text().strip()
+            token = path.read_text(errors="replace").strip()
         except OSError as missing:
             raise TokenInvalid(
                 f"no token: {path} cannot be read ({missing.strerror}); "

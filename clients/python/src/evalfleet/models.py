@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalfleet import messages as plain
-from evalfleet.connection import Connection, Stream, Stubs
+from evalfleet.connection import GRACE_SECONDS, Connection, Stream, Stubs
 from evalfleet.exceptions import EffectIndeterminate
 from evalfleet.keys import new_key
 from evalfleet.messages import Answer, Conversation
@@ -69,12 +68,9 @@ class AsyncModels:
             request: Further members of the request, which the arguments override.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
-        try:
-            response = await self._connection.call(lambda stubs: stubs.models.Generate, call)
-        except asyncio.CancelledError:
-            if key is None:
-                self._connection.later(self._cancel(call.request_id))
-            raise
+        bound = None if timeout is None else timeout + GRACE_SECONDS
+        with self._connection.effect((lambda: self._cancel(call.request_id)) if key is None else None):
+            response = await self._connection.call(lambda stubs: stubs.models.Generate, call, timeout=bound)
         if key is None:
             self._connection.later(self._release(call.request_id))
         return Answer(response)
@@ -123,7 +119,10 @@ class AsyncModels:
                     cursor = ""
                     yield pb.StreamGenerateResponse(restart=pb.GenerateRestart())
 
-        try:
+        def end() -> Coroutine[Any, Any, None]:
+            return self._release(call.request_id) if done else self._cancel(call.request_id)
+
+        with self._connection.effect(end if key is None else None):
             async for event in follow():
                 cursor = event.cursor or cursor
                 kind = event.WhichOneof("event")
@@ -138,9 +137,8 @@ class AsyncModels:
                 elif kind == "completed":
                     done = True
                     yield Piece(answer=Answer(event.completed), event=event)
-        finally:
-            if key is None:
-                self._connection.later(self._release(call.request_id) if done else self._cancel(call.request_id))
+        if key is None:
+            self._connection.later(self._release(call.request_id))
 
     async def count_tokens(
         self, model: str, messages: Conversation, *, tools: Sequence[Mapping[str, Any] | ToolInfo] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Literal, Union
 from google.protobuf.duration_pb2 import Duration
 from grpc import aio
 
-from evalfleet.connection import Attempts, Connection, Stream, Stubs, cancellable
+from evalfleet.connection import GRACE_SECONDS, Attempts, Connection, Stream, Stubs, cancellable
 from evalfleet.exceptions import EvalfleetError, SandboxTerminated
 from evalfleet.keys import new_key
 from evalfleet.sandbox.v1 import sandbox_pb2
@@ -147,12 +147,9 @@ class AsyncSandboxes:
         request = pb.CreateSandboxRequest(parent=self._connection.parent, spec=made, request_id=key or new_key())
         if timeout is not None:
             request.timeout.CopyFrom(_seconds(timeout))
-        try:
-            created = await self._connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
-        except asyncio.CancelledError:
-            if key is None:
-                self._connection.later(self._cancel(request.request_id))
-            raise
+        bound = None if timeout is None else timeout + GRACE_SECONDS
+        with self._connection.effect((lambda: self._cancel(request.request_id)) if key is None else None):
+            created = await self._connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, request, timeout=bound)
         sandbox = AsyncSandbox(self._connection, created)
         sandbox.hold()
         return sandbox
@@ -212,7 +209,7 @@ class AsyncSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.delete()
+        await self._connection.surely(self.delete())
 
     def hold(self) -> None:
         """Renews the lease from now on, until `delete` or the client's end."""
@@ -276,20 +273,19 @@ class AsyncSandbox:
                 cancelled task leaves the command running.
         """
         request = self._request(command, input, env, cwd, user, timeout, max_output_bytes, key)
-        try:
-            result = (await self._connection.call(lambda stubs: stubs.sandboxes.Exec, request)).result
-            bound = max_output_bytes or 10 << 20
-            if len(result.stdout) < min(result.stdout_bytes, bound) or len(result.stderr) < min(
-                result.stderr_bytes, bound
-            ):
-                return await self._rest(request.request_id, result)
-        except asyncio.CancelledError:
-            if key is None:
-                self._connection.later(self._cancel(request.request_id))
-            raise
-        finally:
-            if key is None:
+        if key is not None:
+            return await self._exec(request)
+        with self._connection.effect(lambda: self._cancel(request.request_id)):
+            try:
+                return await self._exec(request)
+            finally:
                 self._connection.later(self._release(request.request_id))
+
+    async def _exec(self, request: pb.ExecRequest) -> ExecResult:
+        result = (await self._connection.call(lambda stubs: stubs.sandboxes.Exec, request)).result
+        bound = request.spec.max_output_bytes or 10 << 20
+        if len(result.stdout) < min(result.stdout_bytes, bound) or len(result.stderr) < min(result.stderr_bytes, bound):
+            return await self._rest(request.request_id, result)
         return _result(result, result.stdout, result.stderr)
 
     async def _rest(self, key: str, result: sandbox_pb2.ExecResult) -> ExecResult:
@@ -333,7 +329,8 @@ class AsyncSandbox:
         run.spec.stdin_open = open_input
         request = pb.StreamExecRequest(sandbox=self.name, request_id=run.request_id, spec=run.spec, lossless=lossless)
         process = AsyncProcess(self, request, own_key=key is not None)
-        await process._begin()
+        with self._connection.effect(process.kill if key is None else None):
+            await process._begin()
         return process
 
     async def read(self, path: str, *, max_bytes: int = 100 << 20, user: str = "") -> bytes:
@@ -494,13 +491,15 @@ class AsyncProcess:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._events.aclose()  # type: ignore[attr-defined]
+        connection = self._sandbox._connection
         if not self._own_key:
             if self._result is None:
-                await self.kill()
-            self._sandbox._connection.later(self._sandbox._release(self.key))
+                await connection.surely(self.kill())
+            connection.later(self._sandbox._release(self.key))
+        if not self._events.ag_running:  # type: ignore[attr-defined]  # A task that still reads sees the end of the output.
+            await self._events.aclose()
 
-    async def _follow(self) -> AsyncIterator[pb.StreamExecResponse]:
+    async def _follow(self) -> AsyncGenerator[pb.StreamExecResponse, None]:
         connection = self._sandbox._connection
 
         def reopen(stubs: Stubs) -> Stream[pb.StreamExecResponse]:

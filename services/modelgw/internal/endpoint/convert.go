@@ -99,6 +99,11 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	w := x.NewStreamWriter(sink, about)
 	err := e.deps.Models.Follow(ctx, r, e.cfg.MaxRetryWait, func(event *modelv1.StreamGenerateResponse) (err error) {
 		switch event := event.GetEvent().(type) {
+		case *modelv1.StreamGenerateResponse_Started:
+			if model := event.Started.GetModel(); !x.begun && model != "" && model != r.GetModel() {
+				x.out.Header().Set(modelHeader, model)
+			}
+			return nil
 		case *modelv1.StreamGenerateResponse_Delta:
 			x.beginStream()
 			err = w.Write(event.Delta)

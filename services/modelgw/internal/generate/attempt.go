@@ -125,9 +125,9 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		return r
 	}
 	if o.streamed {
-		c.Sink.Restart(o.number())
+		c.Sink.Restart(o.number(), c.Model.FullName())
 	} else {
-		c.Sink.Started(o.number())
+		c.Sink.Started(o.number(), c.Model.FullName())
 	}
 	o.streamed = false
 	began := time.Now()

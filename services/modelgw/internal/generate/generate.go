@@ -81,12 +81,12 @@ type Call struct {
 // Sink follows a call. Its methods are called from one goroutine at a time, and not after the call has returned. They
 // do not wait for readers.
 type Sink interface {
-	// Started is called when an attempt begins.
-	Started(attempt int)
+	// Started is called when an attempt at a model begins, whose full name is given.
+	Started(attempt int, model string)
 	// Delta is a piece of the answer.
 	Delta(d *modelv1.GenerateDelta)
 	// Restart is called when an attempt begins that invalidates the pieces streamed before.
-	Restart(attempt int)
+	Restart(attempt int, model string)
 }
 
 // Outcome is what is known of a call: its timing, and its failed attempts. It is not safe for concurrent use.

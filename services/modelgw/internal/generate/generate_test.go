@@ -664,8 +664,8 @@ func TestARateLimitShrinksThePoolAndACleanRoundGrowsIt(t *testing.T) {
 // heard is a sink that records its calls.
 type heard struct{ events []string }
 
-func (h *heard) Started(int)                    { h.events = append(h.events, "started") }
-func (h *heard) Restart(int)                    { h.events = append(h.events, "restart") }
+func (h *heard) Started(int, string)            { h.events = append(h.events, "started") }
+func (h *heard) Restart(int, string)            { h.events = append(h.events, "restart") }
 func (h *heard) Delta(d *modelv1.GenerateDelta) { h.events = append(h.events, d.GetText()) }
 
 func TestOnlyARetryAfterAPieceIsARestart(t *testing.T) {

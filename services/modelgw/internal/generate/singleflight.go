@@ -108,9 +108,15 @@ type leaderSink struct {
 	leader *Call
 }
 
-func (s leaderSink) Started(attempt int)            { s.pass(func(to Sink) { to.Started(attempt) }) }
 func (s leaderSink) Delta(d *modelv1.GenerateDelta) { s.pass(func(to Sink) { to.Delta(d) }) }
-func (s leaderSink) Restart(attempt int)            { s.pass(func(to Sink) { to.Restart(attempt) }) }
+
+func (s leaderSink) Started(attempt int, model string) {
+	s.pass(func(to Sink) { to.Started(attempt, model) })
+}
+
+func (s leaderSink) Restart(attempt int, model string) {
+	s.pass(func(to Sink) { to.Restart(attempt, model) })
+}
 
 func (s leaderSink) pass(tell func(Sink)) {
 	s.flight.mu.Lock()

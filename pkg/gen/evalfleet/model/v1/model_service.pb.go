@@ -1271,7 +1271,9 @@ func (*StreamGenerateResponse_Raw) isStreamGenerateResponse_Event() {}
 type GenerateStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the attempt, from 1.
-	Attempt       int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The model that is asked, `provider/name`: the requested one, or a fallback.
+	Model         string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1311,6 +1313,13 @@ func (x *GenerateStarted) GetAttempt() int32 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *GenerateStarted) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
 }
 
 // GenerateDelta is a piece of the answer.
@@ -4899,9 +4908,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\tcompleted\x18\x06 \x01(\v2$.evalfleet.model.v1.GenerateResponseH\x00R\tcompleted\x123\n" +
 	"\x03raw\x18\a \x01(\v2\x1f.evalfleet.model.v1.RawResponseH\x00R\x03raw\x12C\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedB\a\n" +
-	"\x05event\"+\n" +
+	"\x05event\"G\n" +
 	"\x0fGenerateStarted\x12\x18\n" +
-	"\aattempt\x18\x01 \x01(\x05R\aattempt\"\xdd\x01\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x1a\n" +
+	"\x05model\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\"\xdd\x01\n" +
 	"\rGenerateDelta\x12\x16\n" +
 	"\x06choice\x18\x01 \x01(\x05R\x06choice\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x1e\n" +

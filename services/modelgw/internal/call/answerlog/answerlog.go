@@ -50,21 +50,23 @@ func ParsePlace(cursor string) (Place, error) {
 type Stream struct {
 	mu      sync.Mutex
 	attempt int
+	// model is that of the attempt.
+	model   string
 	pieces  []*modelv1.GenerateDelta
 	bytes   int
 	changed chan struct{} // created by waiting callers, closed and removed on a change
 }
 
 // Started implements generate.Sink.
-func (s *Stream) Started(attempt int) { s.begin(attempt) }
+func (s *Stream) Started(attempt int, model string) { s.begin(attempt, model) }
 
 // Restart implements generate.Sink.
-func (s *Stream) Restart(attempt int) { s.begin(attempt) }
+func (s *Stream) Restart(attempt int, model string) { s.begin(attempt, model) }
 
-func (s *Stream) begin(attempt int) {
+func (s *Stream) begin(attempt int, model string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempt, s.pieces, s.bytes = attempt, nil, 0
+	s.attempt, s.model, s.pieces, s.bytes = attempt, model, nil, 0
 	s.wake()
 }
 
@@ -89,21 +91,21 @@ func (s *Stream) wake() {
 	}
 }
 
-// next returns what follows a place: a new attempt, with or without pieces, or more pieces of it. If there is nothing
-// yet, it returns a channel that is closed on a change.
-func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
+// next returns what follows a place: a new attempt at a model, with or without pieces, or more pieces of it. If there is
+// nothing yet, it returns a channel that is closed on a change.
+func (s *Stream) next(p Place) (attempt int, model string, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.attempt > p.Attempt:
-		return s.attempt, s.pieces, nil
+		return s.attempt, s.model, s.pieces, nil
 	case s.attempt == p.Attempt && len(s.pieces) > p.Offset:
-		return s.attempt, s.pieces[p.Offset:], nil
+		return s.attempt, s.model, s.pieces[p.Offset:], nil
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	return 0, nil, s.changed
+	return 0, "", nil, s.changed
 }
 
 // Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all earlier
@@ -111,7 +113,7 @@ func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wa
 func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) iter.Seq[*modelv1.StreamGenerateResponse] {
 	return func(yield func(*modelv1.StreamGenerateResponse) bool) {
 		for at, last := from, false; ; {
-			attempt, pieces, wait := s.next(at)
+			attempt, model, pieces, wait := s.next(at)
 			if wait != nil {
 				if last {
 					return
@@ -126,7 +128,7 @@ func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) it
 				continue
 			}
 			if attempt > at.Attempt {
-				event := begins(at, attempt)
+				event := begins(at, attempt, model)
 				at = Place{Attempt: attempt}
 				event.Cursor = at.String()
 				if !yield(event) {
@@ -145,12 +147,12 @@ func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) it
 }
 
 // begins is the event of a new attempt: a restart if the watcher has seen pieces of an earlier one.
-func begins(at Place, attempt int) *modelv1.StreamGenerateResponse {
+func begins(at Place, attempt int, model string) *modelv1.StreamGenerateResponse {
 	number := int32(attempt)
 	if at.Offset > 0 {
 		return &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Restart{Restart: &modelv1.GenerateRestart{Attempt: number}}}
 	}
-	return &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Started{Started: &modelv1.GenerateStarted{Attempt: number}}}
+	return &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Started{Started: &modelv1.GenerateStarted{Attempt: number, Model: model}}}
 }
 
 // Streams are the streams of calls that are made or watched, by key. The zero value is ready to use.

@@ -42,9 +42,9 @@ func closed() <-chan struct{} {
 func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := &answerlog.Stream{}
-	s.Started(1)
+	s.Started(1, "v/m")
 	s.Delta(text("a"))
-	s.Restart(2)
+	s.Restart(2, "v/m")
 	s.Delta(text("b"))
 	s.Delta(text("c"))
 	for cursor, want := range map[string][]string{
@@ -71,7 +71,7 @@ func TestAWatcherSeesWhatComes(t *testing.T) {
 		for _, piece := range []string{"a", "b", "c"} {
 			synctest.Wait()
 			if piece == "a" {
-				s.Started(1)
+				s.Started(1, "v/m")
 			}
 			s.Delta(text(piece))
 		}
@@ -83,7 +83,7 @@ func TestAWatcherSeesWhatComes(t *testing.T) {
 func TestAnAnswerThatIsTooLongIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := &answerlog.Stream{}
-	s.Started(1)
+	s.Started(1, "v/m")
 	big := text(string(make([]byte, 1<<20)))
 	for range 10 {
 		s.Delta(big)

@@ -725,16 +725,20 @@ class GenerateStarted(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     """Number of the attempt, from 1."""
+    model: _builtins.str
+    """The model that is asked, `provider/name`: the requested one, or a fallback."""
     def __init__(
         self,
         *,
         attempt: _builtins.int = ...,
+        model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "model", b"model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1533,12 +1537,34 @@ class Prices(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ModesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___Prices: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___Prices | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     INPUT_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
     INPUT_CACHE_WRITE_FIELD_NUMBER: _builtins.int
     INPUT_CACHE_READ_FIELD_NUMBER: _builtins.int
     LONG_INPUT_FIELD_NUMBER: _builtins.int
     LONG_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    MODES_FIELD_NUMBER: _builtins.int
     input: _builtins.float
     """Input."""
     output: _builtins.float
@@ -1555,6 +1581,12 @@ class Prices(_message.Message):
         tokens of such a call.
         """
 
+    @_builtins.property
+    def modes(self) -> _containers.MessageMap[_builtins.str, Global___Prices]:
+        """The prices of further modes of the provider, by its own words, such as `flex`, `priority` or `fast`. A mode that is
+        not here has no known price. A mode without `long_input`, of a model that has it, has no known price for such calls.
+        """
+
     def __init__(
         self,
         *,
@@ -1564,10 +1596,11 @@ class Prices(_message.Message):
         input_cache_read: _builtins.float = ...,
         long_input: Global___Prices | None = ...,
         long_input_tokens: _builtins.int = ...,
+        modes: _abc.Mapping[_builtins.str, Global___Prices] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["long_input", b"long_input"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "input_cache_read", b"input_cache_read", "input_cache_write", b"input_cache_write", "long_input", b"long_input", "long_input_tokens", b"long_input_tokens", "output", b"output"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "input_cache_read", b"input_cache_read", "input_cache_write", b"input_cache_write", "long_input", b"long_input", "long_input_tokens", b"long_input_tokens", "modes", b"modes", "output", b"output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
