@@ -13,6 +13,7 @@ import pytest
 from conftest import Server, until
 from evalfleet.model.v1 import model_service_pb2 as calls
 from evalfleet.model.v1.model_service_pb2_grpc import LimitServiceStub
+from grpc import aio
 from inspect_ai import Task
 from inspect_ai import eval as evaluate
 from inspect_ai._util.error import PrerequisiteError
@@ -64,12 +65,12 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 async def in_flight(count: int) -> bool:
     """Whether the server has so many calls of scripted models under way."""
-    server = connection(Target())
+    connected = connection(Target())
+    place = await connected.server()
     request = calls.ListConnectionPoolsRequest(parent="accounts/mockllm/default")
-    pools = (
-        await server.call(lambda _: LimitServiceStub(server._channel).ListConnectionPools, request)
-    ).connection_pools
-    return sum(pool.in_flight for pool in pools) == count
+    async with aio.insecure_channel(place.address) as channel:
+        answer = await LimitServiceStub(channel).ListConnectionPools(request, metadata=connected.metadata())
+    return sum(pool.in_flight for pool in answer.connection_pools) == count
 
 
 def test_an_answer_has_its_parts_and_the_raw_call(server: Server) -> None:
