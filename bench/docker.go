@@ -45,14 +45,8 @@ func runDocker(ctx context.Context, e *env) (figures []report.Figure, err error)
 		return nil, fmt.Errorf("%w: %w", errCannot, err)
 	}
 	stop.add(engine.Stop)
-	evalfleet, err := e.programs.build(ctx)
-	if err != nil {
+	if err := e.buildImage(ctx, engine); err != nil {
 		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, evalfleet, "sandbox", "image", "--tag", benchImage)
-	cmd.Env = append(cmd.Environ(), "DOCKER_HOST="+engine.Host)
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the image: %w: %s", err, said)
 	}
 	s := settings{Sandboxd: map[string]any{"docker": map[string]string{"host": engine.Host, "image": benchImage}}}
 	container, box, err := warmExec(ctx, e, &stop, "docker", s)
@@ -90,6 +84,20 @@ func runDocker(ctx context.Context, e *env) (figures []report.Figure, err error)
 		many("exec in a docker sandbox, 64 callers", 4, "How many commands one container takes when many agents' tools, or one scorer's programs, come at once."),
 		many("exec in a local sandbox, 64 callers", 5, "The same without an engine."),
 	}, nil
+}
+
+// buildImage builds benchImage in an engine.
+func (e *env) buildImage(ctx context.Context, engine *enginetest.Engine) error {
+	evalfleet, err := e.programs.build(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, evalfleet, "sandbox", "image", "--tag", benchImage)
+	cmd.Env = append(cmd.Environ(), "DOCKER_HOST="+engine.Host)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the image: %w: %s", err, said)
+	}
+	return nil
 }
 
 // warmExec makes a sandbox of a driver and returns its name and a function that runs a command in it, which is safe for

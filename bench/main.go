@@ -4,7 +4,7 @@
 // the same run, in turns (A B A B …), and what counts is the median of the ratios of neighbours. The baselines are what
 // the platform cannot do without: a fork and an exec, a synced file, a database, a bare proxy.
 //
-//	go run ./bench                 everything, about three minutes and never over five; rewrites the results in docs/benchmarks.md
+//	go run ./bench                 everything, about five minutes and never over ten; rewrites the results in docs/benchmarks.md
 //	go run ./bench -only journal   one benchmark; writes nothing
 package main
 

@@ -25,7 +25,7 @@ type benchmark struct {
 
 // benchmarks are all of them, in the order of the report.
 func benchmarks() []benchmark {
-	return []benchmark{execBenchmark(), dockerBenchmark(), journalBenchmark(), gatewayBenchmark(), endpointsBenchmark(), limitsBenchmark(), ledgerBenchmark(), stepsBenchmark(), turnsBenchmark(), workerBenchmark()}
+	return []benchmark{execBenchmark(), dockerBenchmark(), journalBenchmark(), gatewayBenchmark(), endpointsBenchmark(), limitsBenchmark(), ledgerBenchmark(), stepsBenchmark(), turnsBenchmark(), workerBenchmark(), inspectExecBenchmark(), inspectModelBenchmark()}
 }
 
 // errCannot wraps the reason why a benchmark cannot run on this machine.

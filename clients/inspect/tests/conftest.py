@@ -6,11 +6,12 @@ test, and DOCKER_HOST names the engine of `docker`; default: local alone.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,12 @@ class Server:
     def sandboxes(self) -> list[str]:
         """The sandboxes that live, by id."""
         return [line.split()[0] for line in self.run("sandbox", "ls").splitlines()[1:]]
+
+
+async def until(condition: Callable[[], Awaitable[bool]], every: float = 0.02) -> None:
+    """Waits for a condition; the test's own bound ends a wait in vain."""
+    while not await condition():  # noqa: ASYNC110 - the condition is the server's
+        await asyncio.sleep(every)
 
 
 @pytest.fixture(scope="session")

@@ -113,10 +113,9 @@ def agentic_script() -> list[dict[str, Any]]:
     program = "print(sum(int(line) for line in open('numbers.txt')))"
     entries: list[dict[str, Any]] = []
     for sample, answer in (("sum", "42"), ("lost", "1")):
-        # Inspect's own sandbox on this machine shares /tmp with it.
-        file = f"/tmp/evalfleet-inspect-{sample}.py"
+        file = f"/var/tmp/{sample}.py"
         steps = [
-            {"function": "bash", "arguments": {"command": f"rm -f {file}; cat numbers.txt; echo note >&2; exit 3"}},
+            {"function": "bash", "arguments": {"command": "cat numbers.txt; echo note >&2; exit 3"}},
             {"function": "python", "arguments": {"code": program}},
             {"function": "text_editor", "arguments": {"command": "create", "path": file, "file_text": program}},
             {"function": "text_editor", "arguments": {"command": "view", "path": file}},

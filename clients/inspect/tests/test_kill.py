@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from conftest import Server
@@ -22,7 +23,7 @@ from inspect_ai.tool import bash
 @task
 def counts() -> Task:
     samples = [Sample(id=n, input="go", target="done") for n in range(4)]
-    return Task(dataset=samples, solver=react(tools=[bash()]), scorer=match(), sandbox="evalfleet")
+    return Task(dataset=samples, solver=react(tools=[bash()]), scorer=match(), sandbox=("evalfleet", "sandbox.yaml"))
 """
 STEPS = 6
 
@@ -43,8 +44,9 @@ def script(folder: Path, delay: float) -> str:
     return str(path)
 
 
-def started(server: Server, folder: Path, delay: float) -> subprocess.Popen[bytes]:
+def started(server: Server, folder: Path, delay: float, lease: int = 120) -> subprocess.Popen[bytes]:
     (folder / "counts.py").write_text(TASK)
+    (folder / "sandbox.yaml").write_text(f"lease: {lease}\n")
     # An interrupt reaches it also where this test itself ignores interrupts.
     program = (
         "import signal; signal.signal(2, signal.default_int_handler); from inspect_ai._cli.main import main; main()"
@@ -87,3 +89,12 @@ def test_an_interrupted_evaluation_leaves_no_sandbox(own_server: Server, tmp_pat
     process.send_signal(signal.SIGINT)
     process.wait(timeout=60)
     assert own_server.sandboxes() == []
+
+
+def test_an_evaluation_that_was_killed_leaves_nothing_after_a_lease(own_server: Server, tmp_path: Path) -> None:
+    process = started(own_server, tmp_path, 60, lease=2)
+    wait_for_sandboxes(own_server, 4, process)
+    process.kill()
+    process.wait()
+    while own_server.sandboxes():
+        time.sleep(0.2)

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import Server, until
+from evalfleet.model.v1 import model_service_pb2 as calls
+from evalfleet.model.v1.model_service_pb2_grpc import LimitServiceStub
+from grpc import aio
 from inspect_ai import Task
 from inspect_ai import eval as evaluate
 from inspect_ai._util.error import PrerequisiteError
@@ -58,6 +61,16 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
             await connection(Target()).close()
 
     asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+async def in_flight(count: int) -> bool:
+    """Whether the server has so many calls of scripted models under way."""
+    connected = connection(Target())
+    place = await connected.server()
+    request = calls.ListConnectionPoolsRequest(parent="accounts/mockllm/default")
+    async with aio.insecure_channel(place.address) as channel:
+        answer = await LimitServiceStub(channel).ListConnectionPools(request, metadata=connected.metadata())
+    return sum(pool.in_flight for pool in answer.connection_pools) == count
 
 
 def test_an_answer_has_its_parts_and_the_raw_call(server: Server) -> None:
@@ -167,10 +180,11 @@ def test_a_cancelled_call_is_cancelled_at_the_server(server: Server) -> None:
     async def test() -> None:
         model = scripted({"text": "slow", "delay_s": 600})
         call = asyncio.create_task(model.generate("hi"))
-        await asyncio.sleep(0)
+        await until(lambda: in_flight(1))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
+        await until(lambda: in_flight(0))
 
     run(test)
 
@@ -286,7 +300,7 @@ def test_a_server_that_restarts_in_the_middle_of_a_call_answers_it(own_server: S
     async def test() -> None:
         model = scripted({"text": "survived", "delay_s": 1})
         call = asyncio.create_task(model.generate("hi"))
-        await asyncio.sleep(0.3)
+        await until(lambda: in_flight(1))
         own_server.kill()
         await asyncio.to_thread(own_server.start)
         assert (await call).completion == "survived"

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,13 +67,34 @@ func (d *containers) stop() error {
 	return d.engine.Stop()
 }
 
+// build builds an image from a folder that has a Dockerfile, whose argument BASE is the image for sandboxes.
+func (d *containers) build(t *testing.T, tag, folder string) {
+	t.Helper()
+	var files bytes.Buffer
+	w := tar.NewWriter(&files)
+	require.NoError(t, w.AddFS(os.DirFS(folder)))
+	require.NoError(t, w.Close())
+	args := url.QueryEscape(text(t, object{"BASE": dockerImage}))
+	resp := d.send(t, http.MethodPost, "/build?rm=1&t="+url.QueryEscape(tag)+"&buildargs="+args, &files)
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, string(said))
+	require.NotContains(t, string(said), `"error"`)
+}
+
 // ask asks the engine, beside evalfleet.
 func (d *containers) ask(t *testing.T, method, path string) *http.Response {
+	t.Helper()
+	return d.send(t, method, path, nil)
+}
+
+func (d *containers) send(t *testing.T, method, path string, body io.Reader) *http.Response {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(d.engine.Host, "unix://"))
 	}}
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://engine"+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://engine"+path, body)
 	require.NoError(t, err)
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	require.NoError(t, err)

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -48,17 +50,39 @@ func inspectAI(t *testing.T) (program string, env []string) {
 // The tests of the package for inspect_ai pass with the shipped program.
 func TestThePackageForInspect(t *testing.T) {
 	t.Parallel()
-	program, env := inspectAI(t)
+	assert.Greater(t, testsForInspect(t, nil), 150)
+}
+
+// In containers inspect_ai's own checks of sandboxes pass, all of them, and an agent with tools has the same results
+// and events as in Inspect's sandbox.
+func TestThePackageForInspectOnDocker(t *testing.T) {
+	t.Parallel()
+	env := docker.env(t)
+	const image = "evalfleet/sandbox:inspect"
+	docker.build(t, image, filepath.Join(repository, "clients/inspect/tests/image"))
+	env = append(env, "EVALFLEET_TEST_DRIVERS=docker", "EVALFLEET_TEST_IMAGE="+image)
+	assert.Greater(t, testsForInspect(t, env, "-k", "docker and (self_check or agentic)"), 44)
+}
+
+// testsForInspect runs tests of the package and returns how many passed. None may be skipped.
+func testsForInspect(t *testing.T, env []string, args ...string) int {
+	t.Helper()
+	program, found := inspectAI(t)
 	evalfleet := shipped.program(t)
 	slots <- struct{}{}
 	defer func() { <-slots }()
-	pytest := exec.CommandContext(within(t), program, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short")
+	pytest := exec.CommandContext(within(t), program, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short"}, args...)...)
 	pytest.Dir = filepath.Join(repository, "clients/inspect")
-	pytest.Env = append(env, "EVALFLEET_PROGRAM="+evalfleet)
+	pytest.Env = slices.Concat(found, env, []string{"EVALFLEET_PROGRAM=" + evalfleet})
 	pytest.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := pytest.CombinedOutput()
 	require.NoError(t, err, string(out))
-	assert.Regexp(t, `\n\d{3} passed`, string(out))
+	t.Logf("processor time: %v", pytest.ProcessState.UserTime()+pytest.ProcessState.SystemTime())
+	passed := regexp.MustCompile(`\n(\d+) passed(, \d+ (deselected|warnings?))* in `).FindSubmatch(out)
+	require.NotNil(t, passed, string(out))
+	count, err := strconv.Atoi(string(passed[1]))
+	require.NoError(t, err)
+	return count
 }
 
 // evalfleet inspect run starts a server, runs inspect with the models and sandboxes of evalfleet, says what it did, and

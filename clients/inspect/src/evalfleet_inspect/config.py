@@ -27,6 +27,8 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 # process of its own.
 _WITHOUT_EFFECT = frozenset(
     {"command", "entrypoint", "init", "stop_grace_period", "restart", "stdin_open", "tty", "pull_policy", "expose"}
+    # Inspect's own: which image is not pulled, and which of several services is the sandbox.
+    | {"x-local", "x-default"}
 )
 _USED = frozenset({"image", "working_dir", "environment", "user", "mem_limit", "cpus", "pids_limit", "network_mode"})
 

@@ -142,7 +142,8 @@ func (f *finder) addOthers() error {
 			}
 		}
 	}
-	for _, name := range []string{"libgcc_s.so.1", "libnss_files.so.2"} {
+	// The last four are parts of libc since glibc 2.34; programs that were built with an earlier one ask for them.
+	for _, name := range []string{"libgcc_s.so.1", "libnss_files.so.2", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"} {
 		if err := f.libraries.optional(name); err != nil {
 			return err
 		}

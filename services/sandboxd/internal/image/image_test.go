@@ -100,6 +100,17 @@ func TestWhatIsInTheImage(t *testing.T) {
 	assert.EqualValues(t, 0o1777, layer["tmp"].Mode)
 	assert.Equal(t, userID, layer["workspace"].Uid)
 
+	// What programs of an earlier glibc ask for is there, if this machine has it.
+	libraries := map[string]bool{}
+	for name := range layer {
+		libraries[path.Base(name)] = true
+	}
+	for _, name := range []string{"libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"} {
+		here, err := filepath.Glob("/usr/lib/*/" + name)
+		require.NoError(t, err)
+		assert.Equal(t, len(here) > 0, libraries[name], name)
+	}
+
 	// Every program of PATH is there, and leads to a file.
 	for _, name := range append([]string{"python3"}, needed...) {
 		found := ""
