@@ -518,7 +518,10 @@ Global___HeaderMap: _TypeAlias = HeaderMap  # noqa: Y015
 
 @_typing.final
 class AdaptiveConnections(_message.Message):
-    """AdaptiveConnections is the adaptive limit of requests in flight of a pool."""
+    """AdaptiveConnections is the adaptive limit of requests in flight of a pool. The first call of a pool sets it up. If that
+    call sets one of the last three fields, the pool follows the rule that they belong to, whatever modelgw's
+    `adaptive_rule` is.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
