@@ -19,7 +19,8 @@ func TestArgumentsOfInspect(t *testing.T) {
 		{"no model", inspectRun{noSandbox: true}, []string{"t.py", "--limit", "1", "-T", "model=x/y"}, []string{"eval", "t.py", "--limit", "1", "-T", "model=x/y"}},
 		{"a sandbox of the user's", inspectRun{}, []string{"t.py", "--sandbox=evalfleet:box.yaml"}, []string{"eval", "t.py", "--sandbox=evalfleet:box.yaml"}},
 		{
-			"roles", inspectRun{noSandbox: true},
+			"roles",
+			inspectRun{noSandbox: true},
 			[]string{"t.py", "--model-role", "grader=openai/gpt-4o", "--model-role", `critic={model: "a/b"}`},
 			[]string{"eval", "t.py", "--model-role", "grader=evalfleet/openai/gpt-4o", "--model-role", `critic={model: "a/b"}`},
 		},
