@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,7 +73,10 @@ func testsForInspect(t *testing.T, env []string, args ...string) int {
 	evalfleet := shipped.program(t)
 	slots <- struct{}{}
 	defer func() { <-slots }()
-	pytest := exec.CommandContext(within(t), program, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short"}, args...)...)
+	// Inspect's own half of the comparison is the longer one: minutes on a busy machine.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	pytest := exec.CommandContext(ctx, program, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short"}, args...)...)
 	pytest.Dir = filepath.Join(repository, "clients/inspect")
 	pytest.Env = slices.Concat(found, env, []string{"EVALFLEET_PROGRAM=" + evalfleet})
 	pytest.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
