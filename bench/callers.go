@@ -113,10 +113,6 @@ func (m *middle) gone(body string) paired.Sampler {
 	}
 }
 
-// together is how many connections a server may have that have shown no credential yet, with room to spare: more are
-// closed, as those of strangers.
-const together = 64
-
 // hold opens so many requests that the vendor holds, calls held once it holds all, lets it answer, and reads the answers.
 func (m *middle) hold(ctx context.Context, requests int, held func() error) (err error) {
 	var conns []*rawConn
@@ -135,11 +131,9 @@ func (m *middle) hold(ctx context.Context, requests int, held func() error) (err
 		if _, err := conn.Write(m.heldRequest(i)); err != nil {
 			return err
 		}
-		if sent := i + 1; sent%together == 0 || sent == requests {
-			if err := m.awaitHeld(ctx, sent); err != nil {
-				return err
-			}
-		}
+	}
+	if err := m.awaitHeld(ctx, requests); err != nil {
+		return err
 	}
 	if err := held(); err != nil {
 		return err

@@ -40,12 +40,8 @@ const manyCallers = 64
 func runDocker(ctx context.Context, e *env) (figures []report.Figure, err error) {
 	var stop cleanup
 	defer func() { err = errors.Join(err, stop.all()) }()
-	engine, err := enginetest.Find(ctx)
+	engine, err := e.engine(ctx, &stop)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCannot, err)
-	}
-	stop.add(engine.Stop)
-	if err := e.buildImage(ctx, engine); err != nil {
 		return nil, err
 	}
 	s := settings{Sandboxd: map[string]any{"docker": map[string]string{"host": engine.Host, "image": benchImage}}}
@@ -86,18 +82,23 @@ func runDocker(ctx context.Context, e *env) (figures []report.Figure, err error)
 	}, nil
 }
 
-// buildImage builds benchImage in an engine.
-func (e *env) buildImage(ctx context.Context, engine *enginetest.Engine) error {
+// engine returns a Docker engine that has benchImage, which it builds.
+func (e *env) engine(ctx context.Context, stop *cleanup) (*enginetest.Engine, error) {
+	engine, err := enginetest.Find(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCannot, err)
+	}
+	stop.add(engine.Stop)
 	evalfleet, err := e.programs.build(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, evalfleet, "sandbox", "image", "--tag", benchImage)
 	cmd.Env = append(cmd.Environ(), "DOCKER_HOST="+engine.Host)
 	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the image: %w: %s", err, said)
+		return nil, fmt.Errorf("build the image: %w: %s", err, said)
 	}
-	return nil
+	return engine, nil
 }
 
 // warmExec makes a sandbox of a driver and returns its name and a function that runs a command in it, which is safe for

@@ -11,7 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/bench/internal/process"
 	"github.com/evalfleet/evalfleet/bench/internal/report"
 	"github.com/evalfleet/evalfleet/bench/internal/turns"
-	"github.com/evalfleet/evalfleet/pkg/enginetest"
 )
 
 func inspectExecBenchmark() benchmark {
@@ -46,12 +45,8 @@ func runInspectExec(ctx context.Context, e *env) (figures []report.Figure, err e
 	if err := exec.CommandContext(ctx, "docker", "compose", "version").Run(); err != nil {
 		return nil, fmt.Errorf("%w: Inspect's provider needs docker compose: %w", errCannot, err)
 	}
-	engine, err := enginetest.Find(ctx)
+	engine, err := e.engine(ctx, &stop)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCannot, err)
-	}
-	stop.add(engine.Stop)
-	if err := e.buildImage(ctx, engine); err != nil {
 		return nil, err
 	}
 	compose := filepath.Join(e.dir, "compose.yaml")

@@ -59,7 +59,7 @@ type limitedListener struct {
 	// it; strangers that have made a request without a credential; known callers. Each is in the order in which
 	// connections came to it.
 	silent, waiting, served, suspects, callers list.List
-	next                                       *time.Timer // of the first turn that ends; nil if nobody waits for it
+	next                                       *time.Timer // fires when the first turn ends; nil if no connection waits for it
 }
 
 // change changes the lists, gives turns that are free to those that wait, and closes those whose turn has ended.
@@ -297,8 +297,8 @@ func (c *conn) serve() {
 	close(c.turn)
 }
 
-// Turn waits until c may be served: until then nobody reads more of it than tells its protocol, so that it takes little
-// memory. It reports whether the turn came, which it does not if c was closed, or within bound.Greeting. A turn ends
+// Turn waits until c may be served. Until then no more is read from c than its protocol's first bytes, so that it takes
+// little memory. It reports whether the turn came, which it does not if c was closed, or within bound.Greeting. A turn ends
 // with an accepted credential; another connection that waits ends it after bound.StrangerTurn, or at once if the
 // connection has spoken without a credential, and closes c. A connection has one turn, and those that are not of a
 // [Limit] listener always have it.

@@ -77,7 +77,7 @@ func (f *followed) write(t *testing.T, content string) {
 	require.NoError(t, os.WriteFile(f.file, []byte(content), 0o600))
 }
 
-// tick makes the reloader look, and waits until it has looked twice. It may look once more while the test goes on.
+// tick makes the reloader look, and waits until it has looked twice. It may look once more while the test continues.
 func (f *followed) tick() {
 	for range 3 {
 		f.ticks <- time.Time{}

@@ -20,7 +20,7 @@ func (w ChoiceWords) Word(choice *toolv1.ToolChoice) string {
 	}
 }
 
-// Choice returns the choice that a word stands for; ok is false for any other word.
+// Choice returns the choice that a word means; ok is false for any other word.
 func (w ChoiceWords) Choice(word string) (choice *toolv1.ToolChoice, ok bool) {
 	switch word {
 	case w.Auto:

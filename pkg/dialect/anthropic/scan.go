@@ -80,7 +80,7 @@ func (u *usage) billing() (b dialect.Billing) {
 // Billing returns what the answer says of its price, except for the model that answered, which its output names.
 func (m *Message) Billing() dialect.Billing { return m.Usage.billing() }
 
-// fallbackOf returns the model that goes on by a block of a document, which is an answer or an event; empty for none.
+// fallbackOf returns the model that continues by a block of a document, which is an answer or an event; empty for none.
 func fallbackOf(doc []byte) (model string) {
 	if !dialect.Says(doc, `"`+FallbackBlock+`"`) {
 		return ""

@@ -236,13 +236,10 @@ func served(call *toolv1.ToolCall) (function, arguments string) {
 	return function, string(jsonwrite.Marshal(g))
 }
 
-// computerResult writes the result of an action, with the screenshot within. The tool's own approval stands for the
-// acknowledgement that the server wants of some actions.
+// computerResult writes the result of an action, with the screenshot in it. The server requires an acknowledgement of
+// some actions; the platform's own approval of the call has given it.
 func (e *encoder) computerResult(m *modelv1.ChatMessage) {
-	id, text := "", chat.Text(m)
-	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		id = ids[0]
-	}
+	id, text := chat.CallID(m), chat.Text(m)
 	if failure := m.GetError(); failure != nil {
 		text = failure.GetMessage()
 	}

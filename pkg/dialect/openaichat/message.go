@@ -82,11 +82,7 @@ func (e *encoder) tooled(m *modelv1.ChatMessage) {
 	}
 	e.Body.TextMember("role", "tool")
 	e.Body.TextMember("content", text)
-	id := ""
-	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		id = ids[0]
-	}
-	e.Body.TextMember("tool_call_id", id)
+	e.Body.TextMember("tool_call_id", chat.CallID(m))
 }
 
 func (e *encoder) userContent(message int, c *contentv1.MessageContent) (err error) {

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shlex
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from logging import getLogger
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeVar, overload
 
 import anyio
-from evalfleet import exceptions
-from evalfleet.connection import Attempts, Connection, Stream, Stubs, cancellable
+from evalfleet import AsyncProcess, AsyncSandbox, exceptions
+from evalfleet.connection import Connection
 from evalfleet.exceptions import EvalfleetError
 from evalfleet.sandbox.v1 import sandbox_pb2 as sandboxes
 from evalfleet.sandbox.v1 import sandbox_service_pb2 as calls
-from grpc.aio import AioRpcError
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -40,10 +40,8 @@ logger = getLogger(__name__)
 
 Result = TypeVar("Result")
 
-CHUNK_BYTES = 1 << 20
-"""Pieces in which files and standard input travel."""
-WHOLE_BYTES = 3 << 20
-"""Up to this size a file is written, and standard input is sent, in one message."""
+INPUT_BYTES = 3 << 20
+"""Up to this size standard input is sent with its command; a longer one in pieces of this size."""
 OUTPUT_CAP = 64 << 20
 """What a sandbox keeps of each output stream at most."""
 RELEASE_AT = 64
@@ -113,7 +111,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         self.name = sandbox.name
         """The resource's name, `projects/PROJECT/sandboxes/ID`."""
         self._server = server
-        self._workdir = sandbox.workdir
+        self._sandbox = AsyncSandbox(server, sandbox)
         self._done: list[str] = []
 
     # ---- lifecycle
@@ -187,7 +185,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         if cleanup:
             await _delete(server, left)
         elif left:
-            # Nobody renews them from now on: they stay as long as a lease may last.
+            # No client renews them from now on: they get the longest lease.
             names = [sandbox.name for sandbox in left]
             for start in range(0, len(names), 500):
                 renew = calls.RenewLeasesRequest(parent=server.parent, sandboxes=names[start : start + 500])
@@ -243,7 +241,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         )
         if timeout is not None:
             spec.timeout.seconds = timeout
-        if len(stdin) <= WHOLE_BYTES:
+        if len(stdin) <= INPUT_BYTES:
             spec.stdin = stdin
         else:
             spec.stdin_open = True
@@ -278,7 +276,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         async def feed() -> None:
             offset = 0
             while True:
-                chunk = stdin[offset : offset + WHOLE_BYTES]
+                chunk = stdin[offset : offset + INPUT_BYTES]
                 request = calls.WriteExecInputRequest(
                     sandbox=self.name, request_id=key, offset=offset, data=chunk, eof=offset + len(chunk) == len(stdin)
                 )
@@ -303,25 +301,11 @@ class EvalfleetSandbox(SandboxEnvironment):
 
     async def _whole(self, key: str, result: sandboxes.ExecResult) -> None:
         """Replaces output that was too large for one message by all that the sandbox has kept."""
-        kept = {calls.EXEC_STREAM_STDOUT: bytearray(), calls.EXEC_STREAM_STDERR: bytearray()}
-        offsets = {calls.EXEC_STREAM_STDOUT: 0, calls.EXEC_STREAM_STDERR: 0}
-
-        def reopen(stubs: Stubs) -> Stream[calls.StreamExecResponse]:
-            request = calls.StreamExecRequest(
-                sandbox=self.name,
-                request_id=key,
-                stdout_offset=offsets[calls.EXEC_STREAM_STDOUT],
-                stderr_offset=offsets[calls.EXEC_STREAM_STDERR],
-            )
-            return stubs.sandboxes.StreamExec(request, metadata=self._server.metadata())
-
-        async for event in self._server.follow(reopen):
-            if event.WhichOneof("event") == "output":
-                piece = event.output
-                kept[piece.stream] += piece.data
-                offsets[piece.stream] = piece.offset + len(piece.data)
-        result.stdout = bytes(kept[calls.EXEC_STREAM_STDOUT])
-        result.stderr = bytes(kept[calls.EXEC_STREAM_STDERR])
+        request = calls.StreamExecRequest(sandbox=self.name, request_id=key)
+        kept = {"stdout": bytearray(), "stderr": bytearray()}
+        async for piece in AsyncProcess(self._sandbox, request, own_key=True):
+            kept[piece.stream] += piece.data
+        result.stdout, result.stderr = bytes(kept["stdout"]), bytes(kept["stderr"])
 
     def _release(self, key: str) -> None:
         """Lets the sandbox forget the result of a command, together with others."""
@@ -339,28 +323,8 @@ class EvalfleetSandbox(SandboxEnvironment):
 
     @override
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        body = contents.encode() if isinstance(contents, str) else contents
         with in_sandbox(file):
-            if len(body) <= WHOLE_BYTES:
-                request = calls.WriteFileRequest(sandbox=self.name, path=file, content=body)
-                await self._server.call(lambda stubs: stubs.sandboxes.WriteFile, request)
-            else:
-                await self._upload(file, body)
-
-    async def _upload(self, file: str, body: bytes) -> None:
-        async def pieces() -> AsyncIterator[calls.UploadFileRequest]:
-            yield calls.UploadFileRequest(sandbox=self.name, path=file)
-            for start in range(0, len(body), CHUNK_BYTES):
-                yield calls.UploadFileRequest(chunk=body[start : start + CHUNK_BYTES])
-
-        attempts = Attempts(self._server, repeat=True)
-        while True:
-            stubs = await self._server.stubs()
-            try:
-                await cancellable(stubs.sandboxes.UploadFile(pieces(), metadata=self._server.metadata()))
-                return
-            except AioRpcError as error:
-                await attempts.bear(error)
+            await self._sandbox.write(file, contents)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -371,22 +335,10 @@ class EvalfleetSandbox(SandboxEnvironment):
     @override
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         if PurePosixPath(file).name in ("", "..") or file.rstrip("/").endswith("/.") or file in (".", "./"):
-            raise IsADirectoryError(21, "Is a directory", file)
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", file)
         with in_sandbox(file):
-            body = await self._download(file)
+            body = await self._sandbox.read(file, max_bytes=SandboxEnvironmentLimits.MAX_READ_FILE_SIZE)
         return body.decode() if text else body
-
-    async def _download(self, file: str) -> bytes:
-        body = bytearray()
-
-        def reopen(stubs: Stubs) -> Stream[calls.DownloadFileResponse]:
-            room = max(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE - len(body), 1)
-            request = calls.DownloadFileRequest(sandbox=self.name, path=file, offset=len(body), max_bytes=room)
-            return stubs.sandboxes.DownloadFile(request, metadata=self._server.metadata())
-
-        async for piece in self._server.follow(reopen):
-            body += piece.chunk
-        return bytes(body)
 
     # ---- people
 

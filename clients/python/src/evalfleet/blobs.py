@@ -7,10 +7,8 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from grpc import aio
-
 from evalfleet.blob.v1 import blob_service_pb2 as pb
-from evalfleet.connection import Attempts, Connection, cancellable
+from evalfleet.connection import Connection
 from evalfleet.content.v1.content_pb2 import BlobRef
 from evalfleet.files import chunks
 
@@ -37,13 +35,7 @@ class AsyncBlobs:
             for chunk in chunks(content):
                 yield pb.UploadBlobRequest(chunk=chunk)
 
-        attempts = Attempts(self._connection, repeat=True)
-        while True:
-            stubs = await self._connection.stubs()
-            try:
-                return await cancellable(stubs.blobs.UploadBlob(requests(), metadata=self._connection.metadata()))
-            except aio.AioRpcError as error:
-                await attempts.bear(error)
+        return await self._connection.upload(lambda stubs: stubs.blobs.UploadBlob, requests)
 
     async def get(self, hash: str) -> bytes:
         """The bytes of a body."""

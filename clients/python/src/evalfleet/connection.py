@@ -249,18 +249,31 @@ class Connection:
         self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
     ) -> Response:
         request = await self.fit(request)
-        attempts = Attempts(self, repeatable(request))
+        response = await self._sent(
+            lambda stubs: method(stubs)(request, metadata=self.metadata()), repeat=repeatable(request)
+        )
+        return await offload.take(response, self._get_blob)
+
+    async def upload(
+        self,
+        method: Callable[[Stubs], aio.StreamUnaryMultiCallable[Request, Response]],
+        requests: Callable[[], AsyncIterator[Request]],
+    ) -> Response:
+        """Sends a stream of requests, from its beginning again after a cut."""
+        return await self._sent(lambda stubs: method(stubs)(requests(), metadata=self.metadata()), repeat=True)
+
+    async def _sent(self, send: Callable[[Stubs], Awaitable[Result]], *, repeat: bool) -> Result:
+        """The response to what is sent, again after a cut if it may be repeated."""
+        attempts = Attempts(self, repeat)
         while True:
             stubs = await self.stubs()
             try:
-                response = await cancellable(method(stubs)(request, metadata=self.metadata()))
+                return await cancellable(send(stubs))
             except aio.AioRpcError as error:
                 await attempts.bear(error)
             except asyncio.CancelledError:
                 self._raise_if_cut()
                 raise
-            else:
-                return await offload.take(response, self._get_blob)
 
     async def fit(self, request: Request) -> Request:
         """The request, or one of the same content that fits into a message: its large values are stored as blobs."""

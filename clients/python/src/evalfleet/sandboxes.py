@@ -12,10 +12,9 @@ from types import TracebackType
 from typing import Literal, Union
 
 from google.protobuf.duration_pb2 import Duration
-from grpc import aio
 
 from evalfleet import files
-from evalfleet.connection import GRACE_SECONDS, Attempts, Connection, Stream, Stubs, cancellable
+from evalfleet.connection import GRACE_SECONDS, Connection, Stream, Stubs
 from evalfleet.exceptions import EvalfleetError, FileNotFound, InvalidPath, SandboxTerminated
 from evalfleet.keys import new_key
 from evalfleet.sandbox.v1 import sandbox_pb2
@@ -375,14 +374,7 @@ class AsyncSandbox:
             for chunk in files.chunks(body):
                 yield pb.UploadFileRequest(chunk=chunk)
 
-        attempts = Attempts(self._connection, repeat=True)
-        while True:
-            stubs = await self._connection.stubs()
-            try:
-                await cancellable(stubs.sandboxes.UploadFile(requests(), metadata=self._connection.metadata()))
-                return
-            except aio.AioRpcError as error:
-                await attempts.bear(error)
+        await self._connection.upload(lambda stubs: stubs.sandboxes.UploadFile, requests)
 
     async def list_files(self, path: str = ".", *, max_depth: int = 1, user: str = "") -> list[sandbox_pb2.FileInfo]:
         """The files and folders below a folder, by path."""

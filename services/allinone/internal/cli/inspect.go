@@ -142,15 +142,7 @@ func (a *app) runInspect(ctx context.Context, run inspectRun, given []string) er
 	if err != nil {
 		return err
 	}
-	starting, stop := a.untilInterrupt(ctx)
-	s, err := a.connect(starting, true)
-	stop()
-	if interrupted(starting) {
-		if err == nil {
-			err = s.close(ctx)
-		}
-		return errors.Join(errInterrupted, err)
-	}
+	s, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}

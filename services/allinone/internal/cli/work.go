@@ -19,15 +19,7 @@ const (
 // work runs a command that brings work. When the server is in this process, it serves on afterwards until the work of
 // others is done, or an interrupt ends it.
 func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) error) error {
-	starting, stop := a.untilInterrupt(ctx)
-	s, err := a.connect(starting, true)
-	stop()
-	if interrupted(starting) {
-		if err == nil {
-			err = s.close(ctx)
-		}
-		return errors.Join(errInterrupted, err)
-	}
+	s, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,6 +31,20 @@ func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) 
 		err = closeErr
 	}
 	return err
+}
+
+// begin connects a command that brings work, unless an interrupt comes before it is connected.
+func (a *app) begin(ctx context.Context) (*session, error) {
+	starting, stop := a.untilInterrupt(ctx)
+	s, err := a.connect(starting, true)
+	stop()
+	if interrupted(starting) {
+		if err == nil {
+			err = s.close(ctx)
+		}
+		return nil, errors.Join(errInterrupted, err)
+	}
+	return s, err
 }
 
 // serveOn returns when nothing is at work any more and other clients have gone, or at an interrupt. A server that

@@ -735,7 +735,7 @@ func TestAProcessLearnsWhatAnotherHasSettled(t *testing.T) {
 	})
 }
 
-// A vendor that does not cancel can still be asked for the batch: its calls wait, and it is told again.
+// A vendor that does not cancel can still be asked for the batch: its calls wait, and it is asked to cancel again.
 func TestACancellationThatFailsGivesNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

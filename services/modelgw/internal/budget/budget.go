@@ -80,7 +80,7 @@ type State struct {
 type Memory struct {
 	mu      sync.Mutex
 	scopes  map[string]*State
-	changed chan struct{} // closed and removed when something was settled or a bound was changed; nil if nobody waits
+	changed chan struct{} // closed and removed when something was settled or a bound was changed; nil if no call waits
 }
 
 // NewMemory returns budgets with bounds by scope, such as `projects/default`.

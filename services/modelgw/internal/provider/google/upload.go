@@ -149,8 +149,8 @@ func isFile(part *contentv1.Content) bool {
 	return part.GetAudio() != nil || part.GetVideo() != nil || part.GetDocument() != nil
 }
 
-// once uploads a file. Requests that need the same file share an upload, which goes on for the others when one of them
-// ends.
+// once uploads a file. Requests that need the same file share an upload, which continues for the others when one of
+// them ends.
 func (f *files) once(ctx context.Context, mediaType, data string) (string, error) {
 	key := keyOf(mediaType, data)
 	uploaded := f.uploads.DoChan(string(key[:]), func() (any, error) {
