@@ -400,7 +400,8 @@ func TestReplicasFindACapacityTogether(t *testing.T) {
 		served, refused := play(fleet)
 		t.Logf("one process: %d served, %d refused; three: %d served, %d refused", servedByOne, refusedByOne, served, refused)
 		assert.GreaterOrEqual(t, served, servedByOne*95/100)
-		assert.LessOrEqual(t, refused, refusedByOne+served/50)
+		// The order of calls differs from run to run, and with it what the three learn first.
+		assert.LessOrEqual(t, refused, refusedByOne+served/25)
 		p := fleet.replicas["b"].pool(t)
 		require.NotEmpty(t, p.History)
 		assert.Equal(t, limit.SlowStart, p.History[0].Reason)
