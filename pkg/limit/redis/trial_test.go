@@ -25,7 +25,7 @@ func TestReplicasFindAMovingCapacity(t *testing.T) {
 		"fall":     {0.91, 0.0125, 0.05},
 		"outage":   {0.92, 0.03, 0.05},
 		"sawtooth": {0.90, 0.02, 0.05},
-		"bucket":   {0.93, 0.03, 0.08},
+		"bucket":   {0.90, 0.03, 0.08},
 		"window":   {0.95, 0.12, 0.15},
 	}
 	for _, shape := range limittrial.Shapes() {
