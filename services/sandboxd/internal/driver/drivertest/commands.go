@@ -159,6 +159,20 @@ func ends(t *testing.T, h Harness) {
 		assert.True(t, r.GetTimedOut())
 		assert.Less(t, time.Since(begin), patience)
 	})
+	t.Run("a timeout ends a chain of processes, each of which forks and ends", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		b.timesOut("begun\n", "python3", "-c", `
+import fcntl, os, signal, time
+fcntl.flock(os.open('chain', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)   # held until the last one has ended
+print('begun', flush=True)
+if os.fork(): time.sleep(1000)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    if os.fork(): os._exit(0)
+    os.setsid()`)
+		b.python("import fcntl, os; fcntl.flock(os.open('chain', os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)")
+	})
 	for name, disguise := range map[string]string{
 		"timer slack":              "libc.prctl(29, 50000, 0, 0, 0)",
 		"timer slack by its file":  "open('/proc/self/timerslack_ns', 'w').write('50000')",

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,22 +21,17 @@ const killPatience = 10 * time.Second
 // it left behind.
 func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	t := p.table
-	t.mu.Lock()
-	select {
-	case <-p.done:
-		t.mu.Unlock()
+	if !p.signalGroup(syscall.SIGTERM) {
 		return 0
-	default:
 	}
-	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
-	t.mu.Unlock()
-
-	for _, pid := range t.tree(p) {
+	tree := func() ([]int, bool) { return t.tree(p) }
+	found, _ := tree()
+	for _, pid := range found {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
 	backoff := retry.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
 	for end := time.Now().Add(grace); time.Now().Before(end); {
-		if len(t.tree(p)) == 0 {
+		if none(tree) {
 			<-p.done
 			return 0
 		}
@@ -48,11 +44,24 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 			time.Sleep(wait) // nothing tells us of the others' end
 		}
 	}
-	return t.kill(func() []int { return t.tree(p) }, p.done)
+	p.signalGroup(syscall.SIGKILL)
+	return t.kill(tree, p.done)
+}
+
+// signalGroup sends a signal to the group of a process, all at once, so that none escapes by forking. It reports false if
+// the process has ended and was reaped, since its group may be another's by then.
+func (p *Process) signalGroup(s syscall.Signal) bool {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	if p.ended() {
+		return false
+	}
+	_ = syscall.Kill(-p.pid, s)
+	return true
 }
 
 // KillLeft ends the processes that an ended process has left behind, even those that left its session.
-func (p *Process) KillLeft() { p.table.kill(func() []int { return p.table.tree(p) }, nil) }
+func (p *Process) KillLeft() { p.table.kill(func() ([]int, bool) { return p.table.tree(p) }, nil) }
 
 // KillAll ends every process of the sandbox except this program and returns when none is left, with the number of those
 // that it could not end (0, except for processes stuck in the kernel). A process that is started in the meantime may be
@@ -64,7 +73,10 @@ func (t *Table) KillAll() (survivors int) {
 	survivors = t.kill(t.descendants, nil)
 	// What has ended counts among the processes of the sandbox until it is reaped.
 	t.reapOrphans()
-	for end := time.Now().Add(killPatience); survivors == 0 && len(below(snapshot(), os.Getpid())) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(killPatience); survivors == 0 && time.Now().Before(end); {
+		if all, _ := snapshot(); len(below(all, os.Getpid())) == 0 {
+			break
+		}
 		time.Sleep(time.Millisecond)
 	}
 	return survivors
@@ -72,33 +84,55 @@ func (t *Table) KillAll() (survivors int) {
 
 // kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is
 // left.
-func (t *Table) kill(find func() []int, leader <-chan struct{}) int {
+func (t *Table) kill(find finder, leader <-chan struct{}) int {
 	for end := time.Now().Add(killPatience); ; {
 		stopped := map[int]bool{}
 		for fresh := true; fresh && time.Now().Before(end); {
 			fresh = false
-			for _, pid := range find() {
+			found, _ := find()
+			for _, pid := range found {
 				if !stopped[pid] {
 					stopped[pid], fresh = true, true
 					_ = syscall.Kill(pid, syscall.SIGSTOP)
 				}
 			}
 		}
-		left := find()
+		left, _ := find()
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if len(left) == 0 {
+		if len(left) == 0 && none(find) {
 			if leader != nil {
 				<-leader
 			}
 			return 0
 		}
 		if time.Now().After(end) {
-			return len(left)
+			return max(1, len(left)) // one at least comes and goes
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// A finder lists living processes. The list is complete unless processes came or went while it was made.
+type finder func() (pids []int, complete bool)
+
+// looks is how many lists without a process, one after another, are taken for a complete one, where others come and go
+// all the time.
+const looks = 50
+
+// none reports that there are no processes. One that forks and ends, again and again, is in few lists, but no list is
+// complete while it does.
+func none(find finder) bool {
+	for range looks {
+		switch pids, complete := find(); {
+		case len(pids) > 0:
+			return false
+		case complete:
+			return true
+		}
+	}
+	return true
 }
 
 func (p *Process) ended() bool {
@@ -113,8 +147,8 @@ func (p *Process) ended() bool {
 // tree lists the living processes that belong to p: its session and group, its mark, and all their descendants. All are
 // looked for below this program alone, to which orphans come; others may be seen, and bear the marks of another table,
 // but are not ours.
-func (t *Table) tree(p *Process) []int {
-	all := snapshot()
+func (t *Table) tree(p *Process) (pids []int, complete bool) {
+	all, complete := snapshot()
 	ours := below(all, os.Getpid())
 	t.mu.Lock()
 	now := t.live[p.pid] // another process, when p has ended and its id was given away
@@ -137,13 +171,13 @@ func (t *Table) tree(p *Process) []int {
 			own[pid] = true
 		}
 	}
-	return living(all, own)
+	return living(all, own), complete
 }
 
 // descendants lists every living process below this program.
-func (t *Table) descendants() []int {
-	all := snapshot()
-	return living(all, below(all, os.Getpid()))
+func (t *Table) descendants() (pids []int, complete bool) {
+	all, complete := snapshot()
+	return living(all, below(all, os.Getpid())), complete
 }
 
 // below gives the descendants of a process.
@@ -194,32 +228,47 @@ type stat struct {
 // the process look like one that has ended.
 func (s stat) alive() bool { return s.threads > 1 || s.state != 'Z' && s.state != 'X' }
 
-// snapshot reads all processes that are visible here.
-func snapshot() map[int]stat {
-	all := map[int]stat{}
+// snapshot reads all processes that are visible here, one after another. It is complete if none was born or reaped
+// meanwhile.
+func snapshot() (all map[int]stat, complete bool) {
+	all = map[int]stat{}
+	born := lastBorn()
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return all
+		return all, false
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return all
+		return all, false
 	}
-	for _, name := range names {
+	complete = born != ""
+	for _, name := range slices.Backward(names) { // the newest first, who may be gone soonest
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		data, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
+			complete = false
 			continue
 		}
 		if s, ok := parseStat(string(data)); ok {
 			all[pid] = s
 		}
 	}
-	return all
+	return all, complete && born == lastBorn()
+}
+
+// lastBorn is the id of the latest process or thread of this namespace: the fifth field of /proc/loadavg (man 5
+// proc_loadavg). It is empty where it cannot be read.
+func lastBorn() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(data))
+	if err != nil || len(fields) < 5 {
+		return ""
+	}
+	return fields[4]
 }
 
 // parseStat reads "pid (name) state parent group session …"; the name may hold anything. The number of threads is the

@@ -3,6 +3,7 @@ package process_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -183,6 +184,38 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 			}
 			waittest.For(t, p.Done(), "the end of the program that was killed")
 		})
+	}
+}
+
+// A chain of processes, each of which forks and ends, has none that is there for long, so that a list of processes that
+// is read one after another may have none of them.
+func TestKillTreeOutrunsAChain(t *testing.T) {
+	t.Parallel()
+	chain := filepath.Join(t.TempDir(), "chain.py")
+	require.NoError(t, os.WriteFile(chain, []byte(`
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b"begun")
+end = time.monotonic() + 60  # if nobody ends it
+while time.monotonic() < end:
+    if os.fork(): os._exit(0)
+`), 0o600))
+	for range 20 {
+		ours, theirs, err := os.Pipe() // those who can write into it are alive
+		require.NoError(t, err)
+		defer ours.Close()
+		c := sh(t, "python3 "+chain+" & trap '' TERM; exec >/dev/null; sleep 1000")
+		c.Files[1] = theirs.Fd()
+		p, err := start(c)
+		require.NoError(t, err)
+		require.NoError(t, theirs.Close())
+		require.NoError(t, ours.SetReadDeadline(time.Now().Add(waittest.Bound)))
+		_, err = io.ReadFull(ours, make([]byte, len("begun")))
+		require.NoError(t, err)
+
+		require.Zero(t, p.KillTree(0))
+		_, err = ours.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "a process of the chain lives on")
 	}
 }
 
