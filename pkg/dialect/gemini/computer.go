@@ -146,9 +146,12 @@ func gestureOf(a action) (function string, g gesture) {
 	}
 }
 
-// place is a place of the screen in pixels, of one in thousandths.
+// place is a place of the screen in pixels, of one in thousandths. One beyond the screen is at its edge.
 func place(x, y *float64) []int {
-	return []int{int(math.Round(or(x, 0) / thousand * screenWidth)), int(math.Round(or(y, 0) / thousand * screenHeight))}
+	pixel := func(place *float64, pixels float64) int {
+		return int(min(max(math.Round(or(place, 0)/thousand*pixels), 0), pixels-1))
+	}
+	return []int{pixel(x, screenWidth), pixel(y, screenHeight)}
 }
 
 // thousandths is the reverse of place.
