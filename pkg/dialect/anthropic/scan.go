@@ -71,10 +71,13 @@ func (u *usage) billing() (b dialect.Billing) {
 	if u == nil {
 		return b
 	}
-	b.LongCacheWrite = u.Creation.Long
-	modes := slices.DeleteFunc([]string{u.Speed, u.Geo, u.Tier}, func(mode string) bool { return slices.Contains(usualModes, mode) })
-	b.Mode = strings.Join(modes, " ")
+	b.LongCacheWrite, b.Mode = u.Creation.Long, Mode(u.Speed, u.Geo, u.Tier)
 	return b
+}
+
+// Mode returns the mode with prices of its own that a speed, a region and a tier mean together; empty for the usual one.
+func Mode(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(mode string) bool { return slices.Contains(usualModes, mode) }), " ")
 }
 
 // Billing returns what the answer says of its price, except for the model that answered, which its output names.
