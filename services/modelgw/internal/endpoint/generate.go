@@ -30,7 +30,8 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 		if x.mode != nil {
 			call.Mode = x.mode(found.modes...)
 		}
-		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound, MaxRetries: new(int32(e.cfg.MaxRetries))}
+		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound}
+		e.cfg.bound(call.Config)
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
 }
