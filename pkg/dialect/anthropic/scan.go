@@ -13,14 +13,21 @@ import (
 // scanned are the members of an answer, or of an event, that ScanUsage looks for.
 var scanned = []string{"id", "stop_reason", "usage", "message", "delta"}
 
+// ending are the members of an event that ends a stream.
+var ending = []string{"type", "error"}
+
+var stopReason = dialect.NewWordPath("stop_reason")
+
 // ScanUsage implements dialect.Codec.
 func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	facts.Billing = facts.Billing.With(dialect.Billing{Model: fallbackOf(doc)})
 	if !dialect.Says(doc, `"usage"`) {
 		facts.Pieces++
 		if !dialect.Says(doc, `"delta"`) {
-			facts.Ended = facts.Ended || dialect.Says(doc, `"message_stop"`)
-			facts.Failed = facts.Failed || dialect.Says(doc, `"error"`)
+			var found [2]jsonscan.Span
+			jsonscan.Edges(doc, ending, found[:])
+			kind, _ := jsonscan.Text(found[0].Of(doc))
+			facts.Ended, facts.Failed = facts.Ended || kind == "message_stop", facts.Failed || found[1].Found()
 		}
 		return
 	}
@@ -35,7 +42,7 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		c.ScanUsage(message, facts)
 		return
 	case len(delta) > 0: // its end
-		if word, ok := dialect.Word(delta, `"stop_reason"`); ok {
+		if word, ok := stopReason.Of(delta); ok {
 			facts.StopReason = stopReasons.Of(word)
 		}
 	}
