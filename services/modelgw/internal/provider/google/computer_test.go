@@ -69,7 +69,7 @@ func TestAComputerIsTheServersFunctions(t *testing.T) {
 		"back":                   {`{"name":"go_back","args":{}}`, `{"action":"key","text":"alt+Left"}`, ""},
 		"a search":               {`{"name":"search","args":{}}`, `{"action":"navigate","text":"https://www.google.com"}`, ""},
 		"a wait":                 {`{"name":"wait_5_seconds"}`, `{"action":"wait","duration":5}`, `{"name":"wait_5_seconds","args":{}}`},
-		"what needs an approval": {`{"name":"click_at","args":{"x":500,"y":250,"safety_decision":{"decision":"require_confirmation"}}}`, `{"action":"left_click","coordinate":[683,192]}`, ""},
+		"what needs an approval": {`{"name":"click_at","args":{"x":500,"y":250,"safety_decision":{"decision":"require_confirmation","explanation":"It accepts terms."}}}`, `{"action":"left_click","coordinate":[683,192]}`, ""},
 	} {
 		for _, streamed := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -97,6 +97,11 @@ func TestAComputerIsTheServersFunctions(t *testing.T) {
 				require.Len(t, calls, 2)
 				assert.Equal(t, []string{"computer", "other"}, []string{calls[0].GetFunction(), calls[1].GetFunction()})
 				assert.JSONEq(t, tt.action, calls[0].GetArgumentsJson())
+				if name == "what needs an approval" {
+					assert.Equal(t, "require_confirmation\nIt accepts terms.", calls[0].GetView().GetContent(), "who approves the call sees it")
+				} else {
+					assert.Nil(t, calls[0].GetView())
+				}
 				if streamed {
 					assert.Equal(t, []string{"computer" + calls[0].GetArgumentsJson(), `other{"x":1}`}, seen)
 				}
