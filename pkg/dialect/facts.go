@@ -54,8 +54,8 @@ func NewWordPath(path ...string) WordPath {
 }
 
 // Of returns the text of a document, the first of several. Other members of its name, such as in the arguments of a
-// call, do not count. ok is false if there is no such text. A document without the name, or with another value behind it,
-// is not parsed: most pieces of a stream are such.
+// call, do not count. ok is false if there is no such text. A document without the name, or with another value behind
+// it, is not parsed: most pieces of a stream are such.
 func (p WordPath) Of(doc []byte) (word string, ok bool) {
 	for rest := doc; ; {
 		at := bytes.Index(rest, p.quoted)

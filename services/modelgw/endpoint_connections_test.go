@@ -21,8 +21,8 @@ func poolOf(t *testing.T, g *gateway) *modelv1.ConnectionPool {
 	return pools.GetConnectionPools()[0]
 }
 
-// Callers of an endpoint have the bounds that the operator set for them, in either lane; those of the recorded rule stay
-// those of all other calls.
+// Callers of an endpoint have the bounds that the operator set for them, in either lane; those of the recorded rule
+// stay those of all other calls.
 func TestConnectionsOfTheEndpoints(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", whole))

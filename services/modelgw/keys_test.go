@@ -216,8 +216,8 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "google.keys[1]", "modelgw alone knows its own address")
 }
 
-// The identity of an account `default` may come from variables of the whole machine. Beside keys it is no error, but the
-// operator learns that it is not used.
+// The identity of an account `default` may come from variables of the whole machine. Beside keys it is no error, but
+// the operator learns that it is not used.
 func TestAnIdentityThatIsNotUsedIsInTheLog(t *testing.T) {
 	t.Parallel()
 	identity := azureauth.Default{ManagedIdentity: true}

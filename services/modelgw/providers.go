@@ -242,8 +242,8 @@ func (c *Config) keyFaults() (faults []error) {
 // unusedIdentity says of an account that has both keys and an identity.
 const unusedIdentity = "has keys, beside which its identity is not used; leave one of them out"
 
-// identityFaults are the errors in identities of further accounts: none is used beside keys. That of an account `default`
-// may come from variables of the whole machine: it is passed over, with a warning.
+// identityFaults are the errors in identities of further accounts: none is used beside keys. That of an account
+// `default` may come from variables of the whole machine: it is passed over, with a warning.
 func (c *Config) identityFaults() (faults []error) {
 	for _, account := range c.unusedIdentities() {
 		if strings.Contains(account, ".accounts.") {

@@ -82,7 +82,8 @@ func (u *usage) billing() (b dialect.Billing) {
 	return b
 }
 
-// Mode returns the mode with prices of its own that a speed, a region and a tier mean together; empty for the usual one.
+// Mode returns the mode with prices of its own that a speed, a region and a tier mean together; empty for the usual
+// one.
 func Mode(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(mode string) bool { return slices.Contains(usualModes, mode) }), " ")
 }

@@ -282,8 +282,8 @@ func TestOpenReasoningOfOthersIsThinkingWithoutASeal(t *testing.T) {
 	assert.JSONEq(t, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"why","redacted":false},{"type":"text","text":"so"}]}]`, messagesJSON(t, r.Messages))
 }
 
-// Tools that the client runs, and that the vendor's models know without a description, are functions to other models; those
-// that the vendor runs are refused.
+// Tools that the client runs, and that the vendor's models know without a description, are functions to other models;
+// those that the vendor runs are refused.
 func TestToolsThatTheClientRunsAreFunctions(t *testing.T) {
 	t.Parallel()
 	r, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[

@@ -66,8 +66,8 @@ var anthropic = []struct{ kind, description, properties, required string }{
 // dated is the length of the date with which the types of Anthropic's tools end.
 const dated = len("20250124")
 
-// Anthropic returns a tool of Anthropic's clients by its type, under the name that the client gave it, for a screen of so
-// many pixels; ok is false for a type that is none.
+// Anthropic returns a tool of Anthropic's clients by its type, under the name that the client gave it, for a screen of
+// so many pixels; ok is false for a type that is none.
 func Anthropic(kind, name string, width, height int64) (tool *toolv1.ToolInfo, ok bool) {
 	at := slices.IndexFunc(anthropic, func(known struct{ kind, description, properties, required string }) bool {
 		return strings.HasPrefix(kind, known.kind) && len(kind) == len(known.kind)+dated
@@ -89,7 +89,8 @@ const (
 	direction = `"direction":{"type":"string","enum":["up","down","left","right"]}`
 )
 
-// gemini are the functions of Gemini's computer, which its clients run: https://ai.google.dev/gemini-api/docs/computer-use.
+// gemini are the functions of Gemini's computer, which its clients run:
+// https://ai.google.dev/gemini-api/docs/computer-use.
 var gemini = []struct{ name, description, properties, required string }{
 	{"open_web_browser", "Opens the browser.", ``, ``},
 	{"wait_5_seconds", "Waits for 5 seconds, such as for a page that loads.", ``, ``},

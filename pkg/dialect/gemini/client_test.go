@@ -261,8 +261,8 @@ func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 	}
 }
 
-// What a function is called with has members of any name, which say nothing of the answer: a stream that breaks off after
-// such a call is no whole answer.
+// What a function is called with has members of any name, which say nothing of the answer: a stream that breaks off
+// after such a call is no whole answer.
 func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range []string{`{"finishReason":"MAX_TOKENS"}`, `{"promptFeedback":{"blockReason":"SAFETY"}}`, `{"blockReason":"SAFETY"}`} {

@@ -304,8 +304,8 @@ func partsOf(t *testing.T, answer []byte) []map[string]any {
 	return said.Candidates[0].Content.Parts
 }
 
-// The computer, whose functions the client runs, is these functions to other models; tools that the vendor runs are left
-// out.
+// The computer, whose functions the client runs, is these functions to other models; tools that the vendor runs are
+// left out.
 func TestTheComputerIsItsFunctions(t *testing.T) {
 	t.Parallel()
 	for _, member := range []string{"computerUse", "computer_use"} {

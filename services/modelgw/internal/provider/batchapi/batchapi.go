@@ -115,8 +115,8 @@ func (c *Client) Do(ctx context.Context, method, url string, header http.Header,
 	return nil, c.Exchange.Refused(answer.StatusCode, answer.Header, read.Bytes)
 }
 
-// ReadLines reads a file of JSON lines and calls each for every line with a document, which is valid until each returns.
-// Lines that are too long are skipped: their requests have no result.
+// ReadLines reads a file of JSON lines and calls each for every line with a document, which is valid until each
+// returns. Lines that are too long are skipped: their requests have no result.
 func (c *Client) ReadLines(ctx context.Context, url string, each func(line []byte) error) error {
 	answer, err := c.Do(ctx, http.MethodGet, url, http.Header{}, Content{})
 	if err != nil {

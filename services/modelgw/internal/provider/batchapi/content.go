@@ -21,8 +21,8 @@ type Content struct {
 // Document is a content that is in memory.
 func Document(document []byte) Content { return Content{head: string(document)} }
 
-// Lines is the content of a batch: each line within what around returns for its id, which is JSON, and between two lines
-// what separates them.
+// Lines is the content of a batch: each line within what around returns for its id, which is JSON, and between two
+// lines what separates them.
 func Lines(lines []provider.BatchLine, between string, around func(id []byte) (before, after string)) Content {
 	return Content{lines: lines, between: between, around: around}
 }

@@ -25,7 +25,8 @@ type batches struct {
 	client batchapi.Client
 	// uploads sends a file to the address that Google names for it, which has a credential in itself.
 	uploads batchapi.Client
-	// model is the address of the model, root that of the API with its version, and files and downloads are those of files.
+	// model is the address of the model, root that of the API with its version, and files and downloads are those of
+	// files.
 	model, root, files, downloads string
 	// maxInline bounds the bodies of a batch without a file.
 	maxInline int64
@@ -42,8 +43,8 @@ func (m *model) batchesOf(root, version string, plain *exchange.Exchange, maxInl
 	}
 }
 
-// Bounds of a batch: https://ai.google.dev/gemini-api/docs/batch-api. The bodies of an inline one leave room for what is
-// around them.
+// Bounds of a batch: https://ai.google.dev/gemini-api/docs/batch-api. The bodies of an inline one leave room for what
+// is around them.
 const (
 	maxBatchBytes  = 2_000_000_000
 	maxInlineBytes = 20_000_000 / 100 * 95
@@ -58,8 +59,8 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 	head := fmt.Sprintf(`{"batch":{"displayName":%s,"inputConfig":`, batchapi.Text(i.Key))
 	content := batchapi.Lines(lines, ",", func(id []byte) (before, after string) {
 		return `{"request":`, fmt.Sprintf(`,"metadata":{"key":%s}}`, id)
-	}).
-		Within(head+`{"requests":{"requests":[`, "]}}}}")
+	})
+	content = content.Within(head+`{"requests":{"requests":[`, "]}}}}")
 	if size > b.maxInline {
 		file, err := b.upload(ctx, i.Key, lines)
 		if err != nil {
@@ -132,7 +133,8 @@ type fault struct {
 	Message string `json:"message"`
 }
 
-// answersOf is where the answers of a batch are, and resultsOf where the name of their file; within are the paths above.
+// answersOf is where the answers of a batch are, and resultsOf where the name of their file is; within are the paths
+// above.
 var (
 	answersOf = map[string]bool{".response.inlinedResponses.inlinedResponses[]": true, ".metadata.output.inlinedResponses.inlinedResponses[]": true}
 	resultsOf = map[string]bool{".response.responsesFile": true, ".metadata.output.responsesFile": true}
