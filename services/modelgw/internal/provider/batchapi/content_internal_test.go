@@ -58,15 +58,15 @@ func TestABatchIsReadAsItIsSent(t *testing.T) {
 	read := 0
 	most := int64(0)
 	client := &http.Client{Transport: taker{func(taken int64) { most = max(most, int64(read)*size-taken) }, `{"id":"f"}`}}
-	f := &Files{Client: Client{Exchange: &exchange.Exchange{Provider: "v", HTTP: client}, Authorize: func(http.Header) {}}, Base: "http://v.example", Dialect: OpenAI}
+	vendor := Client{Exchange: &exchange.Exchange{Provider: "v", HTTP: client}, Authorize: func(http.Header) {}}
 	lines := stored(requests, size, &read)
 	var file struct{ ID string }
-	require.NoError(t, f.Client.Upload(t.Context(), "http://v.example/files", nil, "n", &file, Lines(lines, "", func(id []byte) (string, string) { return fullLine(id, "/p") })))
+	require.NoError(t, vendor.Upload(t.Context(), "http://v.example/files", nil, "n", &file, Lines(lines, "", func(id []byte) (string, string) { return fullLine(id, "/p") })))
 	assert.Equal(t, requests, read)
 	assert.LessOrEqual(t, most, int64(size))
 
 	read, most = 0, 0
-	require.NoError(t, f.Client.Post(t.Context(), "http://v.example/batches", nil, &file, Lines(lines, ",", func(id []byte) (string, string) { return `{"id":` + string(id) + `,"r":`, "}" }).Within("[", "]")))
+	require.NoError(t, vendor.Post(t.Context(), "http://v.example/batches", nil, &file, Lines(lines, ",", func(id []byte) (string, string) { return `{"id":` + string(id) + `,"r":`, "}" }).Within("[", "]")))
 	assert.Equal(t, requests, read)
 	assert.LessOrEqual(t, most, int64(size))
 }
