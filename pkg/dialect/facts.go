@@ -42,23 +42,56 @@ func indexMember(doc []byte, member string) int {
 	return bytes.Index(doc, []byte(member))
 }
 
-// Word reads the text that follows a member's name, given with its quotes such as `"finish_reason"`, at any place of a
-// document. Within a text the quotes would be escaped, so that the document before the name need not be parsed. ok is
-// false if there is no such text.
-func Word(doc []byte, member string) (word string, ok bool) {
-	at := indexMember(doc, member)
-	if at < 0 {
+// WordPath is the place of a text in the documents of a format. It is constant.
+type WordPath struct {
+	path   []string
+	quoted []byte // its name
+}
+
+// NewWordPath returns the place at a path of members' names, in which a list stands for each of its elements.
+func NewWordPath(path ...string) WordPath {
+	return WordPath{path: path, quoted: []byte(`"` + path[len(path)-1] + `"`)}
+}
+
+// Of returns the text of a document, the first of several. Other members of its name, such as in the arguments of a
+// call, do not count. ok is false if there is no such text. A document without the name, or with another value behind
+// it, is not parsed: most pieces of a stream are such.
+func (p WordPath) Of(doc []byte) (word string, ok bool) {
+	for rest := doc; ; {
+		at := bytes.Index(rest, p.quoted)
+		if at < 0 {
+			return "", false
+		}
+		rest = rest[at+len(p.quoted):]
+		if value, named := bytes.CutPrefix(bytes.TrimLeft(rest, blanks), colon); named && bytes.HasPrefix(bytes.TrimLeft(value, blanks), quote) {
+			break
+		}
+	}
+	return wordAt(doc, p.path)
+}
+
+const blanks = " \t\r\n"
+
+var colon, quote = []byte(":"), []byte(`"`)
+
+func wordAt(doc []byte, path []string) (word string, ok bool) {
+	if len(path) == 0 {
+		return jsonscan.Text(doc)
+	}
+	var found [1]jsonscan.Span
+	if jsonscan.Object(doc, path[:1], found[:]) != nil || !found[0].Found() {
 		return "", false
 	}
-	rest := bytes.TrimLeft(doc[at+len(member):], ": \t\r\n")
-	if len(rest) == 0 || rest[0] != '"' {
-		return "", false
+	value := found[0].Of(doc)
+	if value[0] != '[' {
+		return wordAt(value, path[1:])
 	}
-	end := bytes.IndexByte(rest[1:], '"')
-	if end < 0 {
-		return "", false
+	for element := range jsonscan.Elements(value) {
+		if word, ok = wordAt(element.Of(value), path[1:]); ok {
+			return word, true
+		}
 	}
-	return jsonscan.Text(rest[:end+2])
+	return "", false
 }
 
 // StopReasons are the words of a format for reasons why an answer ended.

@@ -1,6 +1,8 @@
 package modelgw_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -214,6 +216,28 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "google.keys[1]", "modelgw alone knows its own address")
 }
 
+// The identity of an account `default` may come from variables of the whole machine. Beside keys it is no error, but
+// the operator learns that it is not used.
+func TestAnIdentityThatIsNotUsedIsInTheLog(t *testing.T) {
+	t.Parallel()
+	identity := azureauth.Default{ManagedIdentity: true}
+	keys := []provider.Key{{APIKey: config.NewSecret("k")}}
+	var log bytes.Buffer
+	var next modelgw.Config
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v, func(c *modelgw.Config, d *modelgw.Deps) {
+		c.OpenAI.Azure.Identity, c.OpenAI.Azure.Keys = identity, keys
+		c.Anthropic.Azure.Identity = identity
+		d.Logger, next = slog.New(slog.NewTextHandler(&log, nil)), *c
+	})
+	const unused = "has keys, beside which its identity is not used"
+	assert.Contains(t, log.String(), "modelgw.openai.azure "+unused)
+	assert.NotContains(t, log.String(), "modelgw.anthropic")
+	next.Anthropic.Azure.Keys = keys
+	require.NoError(t, g.service.Reload(t.Context(), next))
+	assert.Contains(t, log.String(), "modelgw.anthropic.azure "+unused)
+}
+
 // An attempt that the gateway ended proves nothing about the key, also if it ends amid the answer.
 func TestAnAttemptThatIsCutShortMakesNoKeyRest(t *testing.T) {
 	t.Parallel()
@@ -264,6 +288,47 @@ func TestARequestThatIsForbiddenRestsNoKey(t *testing.T) {
 		assert.Empty(t, answer.GetFailedAttempts())
 	}
 	assert.Len(t, v.asked, 12+2+12, "each key was asked once for what is forbidden")
+}
+
+// Where every other key rests, none can show whether it is the request that is refused: the last key goes on.
+func TestTheLastKeyDoesNotRestForARequestThatIsForbidden(t *testing.T) {
+	t.Parallel()
+	var v *vendor
+	v = vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		body := string(<-v.body)
+		switch {
+		case strings.HasSuffix(r.Header.Get("Authorization"), "key-one"):
+			says(http.StatusUnauthorized, "application/json", `{"error":{"message":"no"}}`)(w, r)
+		case strings.Contains(body, "forbidden"):
+			says(http.StatusForbidden, "application/json", `{"error":{"message":"this prompt is not allowed"}}`)(w, r)
+		default:
+			says(http.StatusOK, "application/json", whole)(w, r)
+		}
+	})
+	registry := prometheus.NewRegistry()
+	g := serveWeb(t, v, twoKeys, func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
+	for n := range 12 { // Among them are conversations of the first key, which rests from then on.
+		_, err := g.models.Generate(waittest.Context(t), openaiAsks(strings.Repeat("q", n+1)))
+		require.NoError(t, err)
+	}
+	_, err := g.models.Generate(waittest.Context(t), openaiAsks("forbidden"))
+	require.ErrorContains(t, err, "this prompt is not allowed")
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	rested := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "evalfleet_model_key_rests_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "key" {
+					rested[label.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	assert.Equal(t, map[string]float64{"1": 1}, rested)
 }
 
 // A count of tokens has the key of its conversation, in either lane.

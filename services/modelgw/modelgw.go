@@ -269,6 +269,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	cfg.warnOfIdentities(context.Background(), s.log)
 	effects, err := effectrpc.New(effectrpc.Config{
 		Service:     "modelgw",
 		Ledger:      deps.Ledger,

@@ -200,3 +200,62 @@ func TestAModelShowsWhatIsKnownOfIt(t *testing.T) {
 	assert.Empty(t, unknown.GetFactsSource())
 	assert.Empty(t, unknown.GetPricesSource())
 }
+
+// Anthropic's speed and region are one mode, and what a request asks for is priced before anything is sent.
+func TestASpeedInARegionHasItsOwnPrice(t *testing.T) {
+	t.Parallel()
+	const answer = `{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1000000,"output_tokens":0%s}}`
+	relayed := func(t *testing.T, w *web, model, members string) int {
+		t.Helper()
+		answer := w.post(t, messagesPath, `{"model":"`+model+`","max_tokens":5,"messages":[{"role":"user","content":"q"}]`+members+`}`)
+		read(t, answer)
+		return answer.StatusCode
+	}
+	canonical := func(t *testing.T, w *web, model, members string) int {
+		t.Helper()
+		_, err := w.models.Generate(t.Context(), &modelv1.GenerateRequest{
+			Parent: project, Model: model, Messages: []*modelv1.ChatMessage{messages.User("q")},
+			ModelArgsJson: `{"streaming":false,"extra_body":{` + strings.TrimPrefix(members, ",") + `}}`,
+		})
+		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN) {
+			return http.StatusBadRequest
+		}
+		require.NoError(t, err)
+		return http.StatusOK
+	}
+	for lane, ask := range map[string]func(*testing.T, *web, string, string) int{"relayed": relayed, "canonical": canonical} {
+		for name, tt := range map[string]struct {
+			model, asked, answered string
+			cost                   float64
+			refused, partial       bool
+		}{
+			"plain":                         {"anthropic/claude-opus-5", ``, `,"speed":"standard","inference_geo":"global"`, 5, false, false},
+			"fast":                          {"anthropic/claude-opus-5", `,"speed":"fast"`, `,"speed":"fast"`, 10, false, false},
+			"in a region":                   {"anthropic/claude-opus-5", `,"inference_geo":"us"`, `,"inference_geo":"us"`, 5.5, false, false},
+			"fast in a region":              {"anthropic/claude-opus-5", `,"speed":"fast","inference_geo":"us"`, `,"speed":"fast","inference_geo":"us"`, 11, false, false},
+			"fast where nobody knows it":    {"anthropic/claude-fable-5", `,"inference_geo":"us","speed":"fast"`, ``, 0, true, false},
+			"a region that nobody knows":    {"anthropic/claude-opus-5", `,"inference_geo":"mars"`, ``, 0, true, false},
+			"a tier that is paid otherwise": {"anthropic/claude-opus-5", ``, `,"service_tier":"priority"`, 0, false, true},
+		} {
+			t.Run(lane+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				v := vendorWith(t, says(http.StatusOK, "application/json", fmt.Sprintf(answer, tt.answered)))
+				w := serveMessages(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+					c.Budgets = map[string]modelgw.Budget{project: {MaxCost: new(100.0)}}
+				})
+				status := ask(t, w, tt.model, tt.asked)
+				if tt.refused {
+					assert.Equal(t, http.StatusBadRequest, status)
+					assert.Empty(t, v.asked, "nothing was sent")
+					return
+				}
+				assert.Equal(t, http.StatusOK, status)
+				require.Eventually(t, func() bool { return w.spent(t) == 1_000_000 }, waitLimit, tick)
+				budgets, err := w.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+				require.NoError(t, err)
+				assert.InDelta(t, tt.cost, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
+				assert.Equal(t, tt.partial, budgets.GetBudgets()[0].GetCostPartial())
+			})
+		}
+	}
+}

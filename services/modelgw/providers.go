@@ -1,7 +1,9 @@
 package modelgw
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -237,21 +239,47 @@ func (c *Config) keyFaults() (faults []error) {
 	return append(faults, c.identityFaults()...)
 }
 
-// identityFaults are the errors in identities of further accounts: none is used beside keys. That of an account `default`
-// may come from variables of the whole machine, and is passed over.
+// unusedIdentity says of an account that has both keys and an identity.
+const unusedIdentity = "has keys, beside which its identity is not used; leave one of them out"
+
+// identityFaults are the errors in identities of further accounts: none is used beside keys. That of an account
+// `default` may come from variables of the whole machine: it is passed over, with a warning.
 func (c *Config) identityFaults() (faults []error) {
+	for _, account := range c.unusedIdentities() {
+		if strings.Contains(account, ".accounts.") {
+			faults = append(faults, fmt.Errorf("%s: %s", account, unusedIdentity))
+		}
+	}
+	return faults
+}
+
+// unusedIdentities are the paths of the accounts whose identities are not used, since they have keys.
+func (c *Config) unusedIdentities() (accounts []string) {
 	keyed := map[string]bool{}
 	for path := range config.All[provider.Key](c) {
 		account, _, _ := strings.Cut(path, ".keys[")
 		keyed[account] = true
 	}
-	for path, identity := range config.All[azureauth.Identity](c) {
-		account := strings.TrimSuffix(path, ".identity")
-		if strings.Contains(path, ".accounts.") && keyed[account] && !identity.IsZero() {
-			faults = append(faults, fmt.Errorf("%s: has keys, beside which its identity is not used; leave one of them out", account))
+	add := func(path string, identity azureauth.Identity) {
+		if account := strings.TrimSuffix(path, ".identity"); keyed[account] && !identity.IsZero() {
+			accounts = append(accounts, account)
 		}
 	}
-	return faults
+	for path, identity := range config.All[azureauth.Identity](c) {
+		add(path, identity)
+	}
+	for path, identity := range config.All[azureauth.Default](c) {
+		add(path, identity.Identity())
+	}
+	slices.Sort(accounts)
+	return accounts
+}
+
+// warnOfIdentities logs what identityFaults passes over.
+func (c *Config) warnOfIdentities(ctx context.Context, log *slog.Logger) {
+	for _, account := range c.unusedIdentities() {
+		log.WarnContext(ctx, "modelgw."+account+" "+unusedIdentity)
+	}
 }
 
 // modelFaults are the errors in the facts of models and in the fallbacks.

@@ -77,6 +77,7 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 		kinds, closers[servicesKey] = append(kinds, known...), closer
 	}
 	s.registry.Replace(kinds...)
+	next.warnOfIdentities(ctx, s.log)
 	s.retire(ctx, closers, ends)
 	s.settings.Set(settingsOf(&next))
 	for scope := range maps.Keys(union(s.cfg.Budgets, next.Budgets)) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -51,6 +52,9 @@ type wireTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"input_schema"`
+	// Width and Height are the pixels of a computer's screen.
+	Width  int64 `json:"display_width_px"`
+	Height int64 `json:"display_height_px"`
 }
 
 type wireChoice struct {
@@ -190,9 +194,13 @@ func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 }
 
 func (r *Request) parseTool(tool *wireTool) error {
+	known, own := clienttool.Anthropic(tool.Type, tool.Name, tool.Width, tool.Height)
 	switch {
-	case tool.Type != "" && tool.Type != "custom":
-		return dialect.NotSupported("type", "%q is a tool of the vendor's own, which other models do not know; give a tool with a name and an input_schema", tool.Type)
+	case own && tool.Name != "":
+		r.Tools = append(r.Tools, known)
+		return nil
+	case !own && tool.Type != "" && tool.Type != "custom":
+		return dialect.NotSupported("type", "%q is a tool that the vendor runs, which other models do not have; give a tool with a name and an input_schema", tool.Type)
 	case tool.Name == "":
 		return dialect.Required("name")
 	case !jsonread.IsObject(string(tool.Schema)):

@@ -13,14 +13,21 @@ import (
 // scanned are the members of an answer, or of an event, that ScanUsage looks for.
 var scanned = []string{"id", "stop_reason", "usage", "message", "delta"}
 
+// ending are the members of an event that ends a stream.
+var ending = []string{"type", "error"}
+
+var stopReason = dialect.NewWordPath("stop_reason")
+
 // ScanUsage implements dialect.Codec.
 func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	facts.Billing = facts.Billing.With(dialect.Billing{Model: fallbackOf(doc)})
 	if !dialect.Says(doc, `"usage"`) {
 		facts.Pieces++
 		if !dialect.Says(doc, `"delta"`) {
-			facts.Ended = facts.Ended || dialect.Says(doc, `"message_stop"`)
-			facts.Failed = facts.Failed || dialect.Says(doc, `"error"`)
+			var found [2]jsonscan.Span
+			jsonscan.Edges(doc, ending, found[:])
+			kind, _ := jsonscan.Text(found[0].Of(doc))
+			facts.Ended, facts.Failed = facts.Ended || kind == "message_stop", facts.Failed || found[1].Found()
 		}
 		return
 	}
@@ -35,7 +42,7 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		c.ScanUsage(message, facts)
 		return
 	case len(delta) > 0: // its end
-		if word, ok := dialect.Word(delta, `"stop_reason"`); ok {
+		if word, ok := stopReason.Of(delta); ok {
 			facts.StopReason = stopReasons.Of(word)
 		}
 	}
@@ -71,10 +78,14 @@ func (u *usage) billing() (b dialect.Billing) {
 	if u == nil {
 		return b
 	}
-	b.LongCacheWrite = u.Creation.Long
-	modes := slices.DeleteFunc([]string{u.Speed, u.Geo, u.Tier}, func(mode string) bool { return slices.Contains(usualModes, mode) })
-	b.Mode = strings.Join(modes, " ")
+	b.LongCacheWrite, b.Mode = u.Creation.Long, Mode(u.Speed, u.Geo, u.Tier)
 	return b
+}
+
+// Mode returns the mode with prices of its own that a speed, a region and a tier mean together; empty for the usual
+// one.
+func Mode(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(mode string) bool { return slices.Contains(usualModes, mode) }), " ")
 }
 
 // Billing returns what the answer says of its price, except for the model that answered, which its output names.

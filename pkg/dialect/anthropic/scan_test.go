@@ -64,3 +64,22 @@ func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 		assert.True(t, proto.Equal(want, got), "%s: %v", said, got)
 	}
 }
+
+// What a tool was called with, or said, has members of any name, which say nothing of the answer.
+func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
+	t.Parallel()
+	var facts dialect.Facts
+	for _, data := range []string{
+		`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{"error":"no","type":"message_stop"}}}`,
+		`{"type":"message_delta","delta":{"container":{"stop_reason":"refusal"},"stop_reason":"tool_use"},"usage":{"output_tokens":20}}`,
+	} {
+		anthropic.Codec{}.ScanUsage([]byte(data), &facts)
+	}
+	assert.False(t, facts.Ended)
+	assert.False(t, facts.Failed)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, facts.StopReason)
+	anthropic.Codec{}.ScanUsage([]byte(`{"type":"message_stop"}`), &facts)
+	assert.True(t, facts.Ended)
+	anthropic.Codec{}.ScanUsage([]byte(`{"type":"error","error":{"type":"overloaded_error","message":"m"}}`), &facts)
+	assert.True(t, facts.Failed)
+}

@@ -281,3 +281,27 @@ func TestOpenReasoningOfOthersIsThinkingWithoutASeal(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"why","redacted":false},{"type":"text","text":"so"}]}]`, messagesJSON(t, r.Messages))
 }
+
+// Tools that the client runs, and that the vendor's models know without a description, are functions to other models;
+// those that the vendor runs are refused.
+func TestToolsThatTheClientRunsAreFunctions(t *testing.T) {
+	t.Parallel()
+	r, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[
+		{"type":"computer_20250124","name":"computer","display_width_px":1024,"display_height_px":768},{"type":"bash_20250124","name":"bash"},
+		{"type":"text_editor_20250728","name":"str_replace_based_edit_tool","max_characters":9},{"type":"custom","name":"f","input_schema":{}}]}`))
+	require.NoError(t, err)
+	var names []string
+	for _, tool := range r.Tools {
+		names = append(names, tool.GetName())
+	}
+	assert.Equal(t, []string{"computer", "bash", "str_replace_based_edit_tool", "f"}, names)
+	assert.Contains(t, r.Tools[0].GetDescription(), "1024 by 768 pixels")
+	for tool, fault := range map[string]string{
+		`{"type":"web_search_20250305","name":"web_search"}`: "is a tool that the vendor runs",
+		`{"type":"computer_toolset_20260801"}`:               "is a tool that the vendor runs",
+		`{"type":"bash_20250124"}`:                           "name",
+	} {
+		_, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[` + tool + `]}`))
+		assert.ErrorContains(t, err, fault, tool)
+	}
+}

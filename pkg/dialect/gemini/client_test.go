@@ -261,6 +261,27 @@ func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 	}
 }
 
+// What a function is called with has members of any name, which say nothing of the answer: a stream that breaks off
+// after such a call is no whole answer.
+func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
+	t.Parallel()
+	for _, arguments := range []string{`{"finishReason":"MAX_TOKENS"}`, `{"promptFeedback":{"blockReason":"SAFETY"}}`, `{"blockReason":"SAFETY"}`} {
+		var facts dialect.Facts
+		gemini.Codec{}.ScanUsage([]byte(`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":`+arguments+`}}]}}]}`), &facts)
+		assert.False(t, facts.Ended, arguments)
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, facts.StopReason, arguments)
+	}
+	for answer, want := range map[string]modelv1.StopReason{
+		`{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"MAX_TOKENS"}]}`: modelv1.StopReason_STOP_REASON_MAX_TOKENS,
+		`{"promptFeedback":{"blockReason":"SAFETY"}}`:                                       modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
+	} {
+		var facts dialect.Facts
+		gemini.Codec{}.ScanUsage([]byte(answer), &facts)
+		assert.True(t, facts.Ended)
+		assert.Equal(t, want, facts.StopReason)
+	}
+}
+
 // A text of a stream is one text, wherever its signatures come.
 func TestSignaturesDoNotSplitATextOfAStream(t *testing.T) {
 	t.Parallel()

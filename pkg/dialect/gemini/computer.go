@@ -146,9 +146,12 @@ func gestureOf(a action) (function string, g gesture) {
 	}
 }
 
-// place is a place of the screen in pixels, of one in thousandths.
+// place is a place of the screen in pixels, of one in thousandths. One beyond the screen is at its edge.
 func place(x, y *float64) []int {
-	return []int{int(math.Round(or(x, 0) / thousand * screenWidth)), int(math.Round(or(y, 0) / thousand * screenHeight))}
+	pixel := func(place *float64, pixels float64) int {
+		return int(min(max(math.Round(or(place, 0)/thousand*pixels), 0), pixels-1))
+	}
+	return []int{pixel(x, screenWidth), pixel(y, screenHeight)}
 }
 
 // thousandths is the reverse of place.
@@ -206,9 +209,22 @@ func ComputerCalls(m *modelv1.ChatMessage, name string) {
 	for _, call := range m.GetToolCalls() {
 		if arguments, ok := ComputerAction(call.GetFunction(), call.GetArgumentsJson()); ok {
 			call.InternalJson = string(jsonwrite.Marshal(original{call.GetFunction(), json.RawMessage(dialect.ArgumentsOf(call))}))
+			call.View = caution(dialect.ArgumentsOf(call))
 			call.Function, call.ArgumentsJson, call.ParseError = name, arguments, nil
 		}
 	}
+}
+
+// caution shows why the server wants an action to be confirmed; nil if it does not.
+func caution(arguments string) *toolv1.ToolCallContent {
+	var said struct {
+		Safety struct {
+			Decision    string `json:"decision"`
+			Explanation string `json:"explanation"`
+		} `json:"safety_decision"`
+	}
+	_ = json.Unmarshal([]byte(arguments), &said) // What cannot be read is not there.
+	return dialect.Confirmation(said.Safety.Decision, said.Safety.Explanation)
 }
 
 // ComputerAction returns the arguments of the platform's tool for a call of one of the server's functions; ok is false

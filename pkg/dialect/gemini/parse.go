@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsoncase"
@@ -30,7 +31,10 @@ type wireRequest struct {
 // model has one offer less.
 type wireTool map[string]json.RawMessage
 
-const memberFunctions = "functionDeclarations"
+const (
+	memberFunctions = "functionDeclarations"
+	memberComputer  = "computerUse"
+)
 
 type functionDeclaration struct {
 	Name        string          `json:"name"`
@@ -130,6 +134,9 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 			tools = append(tools, &toolv1.ToolInfo{
 				Name: f.Name, Description: f.Description, ParametersJson: cmp.Or(schemaOf(f.JSONSchema, f.Parameters), dialect.NoParameters),
 			})
+		}
+		if computer := tool[memberComputer]; jsonread.IsSet(computer) {
+			tools = append(tools, clienttool.Gemini(computer)...)
 		}
 	}
 	return tools, nil

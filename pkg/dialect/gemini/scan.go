@@ -10,6 +10,11 @@ import (
 // scanned are the members of an answer, or of a piece of it, that ScanUsage looks for.
 var scanned = []string{"responseId", "usageMetadata"}
 
+var (
+	finishAt = dialect.NewWordPath("candidates", "finishReason")
+	blockAt  = dialect.NewWordPath("promptFeedback", "blockReason")
+)
+
 // ScanUsage implements dialect.Codec.
 func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	if string(doc) == done {
@@ -19,10 +24,10 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	if dialect.Says(doc, `"functionCall"`) { // Before the finish reason, which is that of an answer without calls.
 		facts.StopReason = modelv1.StopReason_STOP_REASON_TOOL_CALLS
 	}
-	if finish, ok := dialect.Word(doc, `"finishReason"`); ok {
+	if finish, ok := finishAt.Of(doc); ok {
 		facts.StopReason = stopReason(finish, facts.StopReason == modelv1.StopReason_STOP_REASON_TOOL_CALLS)
 		facts.Ended = true
-	} else if _, blocked := dialect.Word(doc, `"blockReason"`); blocked {
+	} else if _, blocked := blockAt.Of(doc); blocked {
 		facts.StopReason, facts.Ended = modelv1.StopReason_STOP_REASON_CONTENT_FILTER, true
 	}
 	facts.Failed = facts.Failed || !dialect.Says(doc, `"candidates"`) && dialect.Says(doc, `"error"`)

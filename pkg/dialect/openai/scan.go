@@ -8,13 +8,15 @@ import (
 )
 
 // scanned are the members of a chat completion, or of a chunk of one, that ScanCompletion looks for.
-var scanned = []string{"id", "usage"}
+var scanned = []string{"id", "usage", "service_tier"}
+
+var finishReason = dialect.NewWordPath("choices", "finish_reason")
 
 // ScanCompletion adds the facts of a chat completion, or of a chunk of one, to facts. usage decodes the usage, and
 // returns nil if it cannot.
 func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *modelv1.ModelUsage) {
 	facts.Pieces++
-	if word, ok := dialect.Word(doc, `"finish_reason"`); ok {
+	if word, ok := finishReason.Of(doc); ok {
 		facts.StopReason = chat.ProviderStopReason(word)
 		facts.Ended = true // Some servers leave out the last event.
 	}
@@ -23,9 +25,10 @@ func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *mo
 	if facts.ID != "" && !usageComes {
 		return
 	}
-	var found [2]jsonscan.Span
+	var found [3]jsonscan.Span
 	jsonscan.Edges(doc, scanned, found[:])
-	if usageComes && !found[1].Found() && jsonscan.Object(doc, scanned, found[:]) != nil {
+	lacks := !found[1].Found() || !found[2].Found() && dialect.Says(doc, `"service_tier"`)
+	if usageComes && lacks && jsonscan.Object(doc, scanned, found[:]) != nil {
 		return
 	}
 	if id, ok := jsonscan.Text(found[0].Of(doc)); ok {
@@ -36,7 +39,7 @@ func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *mo
 	}
 	if u := usage(found[1].Of(doc)); u != nil {
 		facts.Usage = u
-		tier, _ := dialect.Word(doc, `"service_tier"`)
+		tier, _ := jsonscan.Text(found[2].Of(doc))
 		facts.Billing = facts.Billing.With(dialect.Billing{Mode: Mode(tier)})
 	}
 }

@@ -201,3 +201,19 @@ func TestAListOfErrors(t *testing.T) {
 	assert.Equal(t, "too long", said.Message)
 	assert.Equal(t, "5021", said.Code)
 }
+
+// What a client wrote, and what servers add, has members of any name, which say nothing of the answer.
+func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
+	t.Parallel()
+	var facts dialect.Facts
+	openaichat.Codec{}.ScanUsage([]byte(`{"id":"c","metadata":{"service_tier":"flex","finish_reason":"stop"},"choices":[{"delta":{"x":{"finish_reason":"stop"}},"finish_reason":null}],`+
+		`"usage":{"prompt_tokens":1,"completion_tokens":1}}`), &facts)
+	assert.False(t, facts.Ended)
+	assert.Empty(t, facts.Billing.Mode)
+	long := strings.Repeat("x", 20<<10)
+	openaichat.Codec{}.ScanUsage([]byte(`{"id":"c","metadata":{"service_tier":"flex"},"choices":[{"message":{"content":"`+long+`"},"finish_reason":"length"}],`+
+		`"service_tier":"priority","more":"`+long+`","usage":{"prompt_tokens":1,"completion_tokens":1}}`), &facts)
+	assert.True(t, facts.Ended)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
+	assert.Equal(t, "priority", facts.Billing.Mode)
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -133,8 +134,21 @@ func (i *item) computerCall() *toolv1.ToolCall {
 		called.Actions[n] = c.Actions[n].meaning()
 	}
 	return &toolv1.ToolCall{
-		Id: c.CallID, Function: computerFunction, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION, ArgumentsJson: string(jsonwrite.Marshal(called)), InternalJson: string(i.Whole),
+		Id: c.CallID, View: dialect.Confirmation(c.cautions()...), Function: computerFunction, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION, ArgumentsJson: string(jsonwrite.Marshal(called)), InternalJson: string(i.Whole),
 	}
+}
+
+// cautions are why the server wants the call to be confirmed.
+func (c *computerItem) cautions() (reasons []string) {
+	var checks []struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	_ = json.Unmarshal(c.Checks, &checks) // What cannot be read is not there.
+	for _, check := range checks {
+		reasons = append(reasons, strings.TrimSuffix(check.Code+": "+check.Message, ": "))
+	}
+	return reasons
 }
 
 // computer writes a call that the server's computer got, and reports whether it is one. Its result has its checks.

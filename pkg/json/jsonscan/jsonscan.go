@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 )
 
 // Span is a half-open range of bytes of a document. The zero value is that of a member which is not there.
@@ -88,6 +89,19 @@ func Object(doc []byte, names []string, found []Span) error {
 			return s.end()
 		default:
 			return s.broken()
+		}
+	}
+}
+
+// Elements returns the positions of the elements of a list, up to where it breaks; none for another value.
+func Elements(list []byte) iter.Seq[Span] {
+	return func(yield func(Span) bool) {
+		s := scanner{doc: list}
+		for more := s.take('['); more; more = s.take(',') {
+			value, ok := s.value()
+			if !ok || !yield(value) {
+				return
+			}
 		}
 	}
 }

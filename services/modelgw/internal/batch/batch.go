@@ -576,15 +576,16 @@ func intentOf(of Group, batch Batch) provider.BatchIntent {
 
 // send has the vendor take a batch. A refusal fails its riders; after any other failure it may have it.
 func (b *Batcher) send(ctx context.Context, of Group, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
-	bodies, err := b.deps.Store.Lines(ctx, batch.ID)
+	sizes, err := b.deps.Store.Lines(ctx, batch.ID)
 	if err != nil {
 		return false, err
 	}
-	var lines []provider.BatchLine
-	for id, body := range bodies {
-		lines = append(lines, provider.BatchLine{ID: lineID(batch.ID, id), Body: body})
+	lines := make([]provider.BatchLine, 0, len(sizes))
+	for _, id := range slices.Sorted(maps.Keys(sizes)) {
+		lines = append(lines, provider.BatchLine{
+			ID: lineID(batch.ID, id), Size: sizes[id], Body: func(ctx context.Context) ([]byte, error) { return b.deps.Store.Body(ctx, id) },
+		})
 	}
-	slices.SortFunc(lines, func(x, y provider.BatchLine) int { return cmp.Compare(x.ID, y.ID) })
 	moved, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	failpoint.Hit("modelgw/before-batch")

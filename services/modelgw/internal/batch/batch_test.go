@@ -45,7 +45,7 @@ type vendor struct {
 	// takes means that a batch is taken although submit fails.
 	takes bool
 	// reply answers a request; nil answers with its body. An answer without a status and a body is none.
-	reply     func(line provider.BatchLine) provider.BatchResult
+	reply     func(line line) provider.BatchResult
 	missing   string
 	cancelled []string
 	polls     int
@@ -72,7 +72,13 @@ func (v *vendor) hang(ctx context.Context, times *int) error {
 type sent struct {
 	id     string
 	intent provider.BatchIntent
-	lines  []provider.BatchLine
+	lines  []line
+}
+
+// line is a request as the vendor got it.
+type line struct {
+	ID   string
+	Body []byte
 }
 
 func (v *vendor) Submit(ctx context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
@@ -82,7 +88,15 @@ func (v *vendor) Submit(ctx context.Context, i provider.BatchIntent, lines []pro
 		return "", err
 	}
 	if v.submit == nil || v.takes {
-		v.batches = append(v.batches, &sent{fmt.Sprint("v", len(v.batches)+1), i, lines})
+		taken := &sent{id: fmt.Sprint("v", len(v.batches)+1), intent: i}
+		for _, l := range lines {
+			body, err := l.Body(ctx)
+			if err != nil || int64(len(body)) != l.Size {
+				return "", fmt.Errorf("a body of %d bytes has %d: %w", l.Size, len(body), err)
+			}
+			taken.lines = append(taken.lines, line{l.ID, body})
+		}
+		v.batches = append(v.batches, taken)
 	}
 	if v.submit != nil {
 		return "", v.submit
@@ -371,7 +385,7 @@ func TestAFailureIsOfItsOwnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		f.vendor.missing = "the batch has expired"
-		f.vendor.reply = func(line provider.BatchLine) provider.BatchResult {
+		f.vendor.reply = func(line line) provider.BatchResult {
 			switch string(line.Body) {
 			case "body 0":
 				return provider.BatchResult{Status: http.StatusTooManyRequests, Body: []byte(`{"error":"slow down"}`)}
@@ -539,7 +553,7 @@ func TestABatchIsCancelled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t)
 				f.vendor.hold, f.vendor.missing = true, "the batch was cancelled"
-				f.vendor.reply = func(provider.BatchLine) provider.BatchResult { return provider.BatchResult{} }
+				f.vendor.reply = func(line) provider.BatchResult { return provider.BatchResult{} }
 				b, stop := f.start("one")
 				defer stop()
 				f.carryAll(b, 3, deferred)
@@ -696,7 +710,7 @@ func TestAReasonIsShortText(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		f.vendor.reply = func(provider.BatchLine) provider.BatchResult {
+		f.vendor.reply = func(line) provider.BatchResult {
 			return provider.BatchResult{Body: []byte("no\xff" + strings.Repeat("x", 1<<20))}
 		}
 		b, stop := f.start("one")

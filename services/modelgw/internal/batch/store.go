@@ -144,8 +144,10 @@ type Store interface {
 	// Begin adds an intended batch, and moves those of the riders into it that still wait. It sets the number of its
 	// requests; if that is zero nothing is added.
 	Begin(ctx context.Context, b Batch, riders []int64) (Batch, error)
-	// Lines returns the ids and bodies of the riders of a batch.
-	Lines(ctx context.Context, batch string) (map[int64][]byte, error)
+	// Lines returns the sizes of the bodies of the riders of a batch, by the riders' ids.
+	Lines(ctx context.Context, batch string) (map[int64]int64, error)
+	// Body returns the body of a rider of a batch that has not ended.
+	Body(ctx context.Context, id int64) ([]byte, error)
 	// Living returns how many riders of a batch are sent, and not left.
 	Living(ctx context.Context, batch string) (int, error)
 	// Update stores the mutable members of a batch: VendorID, Guessed, NotThese, Phase, Completed, Failed, Error and Over.

@@ -45,7 +45,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 			m.Id = strconv.Itoa(i + 1)
 		}
 	}
-	r.Config.MaxRetries = new(int32(e.cfg.MaxRetries))
+	e.cfg.bound(r.Config)
 	if expiry := x.request.Header.Get(cacheHeader); expiry != "" {
 		life, forever, err := respcache.Lifetime(&modelv1.CachePolicy{Expiry: expiry})
 		if err != nil {

@@ -50,6 +50,8 @@ type Config struct {
 	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. If it asks for more, the client
 	// gets the error at once, since it would have left before the end of the wait. Zero is no bound. Default 1m.
 	MaxRetryWait time.Duration `yaml:"max_retry_wait" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRY_WAIT"`
+	// Connections bound the connections to an account that requests to the endpoints begin.
+	Connections Connections `yaml:"connections"`
 	// Aliases are further names of models, each with the model that serves it, such as `gpt-5: openai/gpt-5`. A star at
 	// the end of a name matches any rest: of several that match, the longest counts. They win over models' own names.
 	Aliases map[string]string `yaml:"aliases"`
@@ -64,7 +66,13 @@ func (c *Config) SetDefaults() {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.MaxRetries = cmp.Or(c.MaxRetries, 2)
 	c.MaxRetryWait = cmp.Or(c.MaxRetryWait, time.Minute)
+	c.Connections.SetDefaults()
 	c.FetchMedia.SetDefaults()
+}
+
+// bound sets what the operator decides about a call, in either lane.
+func (c *Config) bound(call *modelv1.GenerateConfig) {
+	call.MaxRetries, call.AdaptiveConnections = new(int32(c.MaxRetries)), c.Connections.adaptive()
 }
 
 // Validate refuses bounds that make no sense.
@@ -81,6 +89,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxRetryWait < 0 {
 		faults = append(faults, errors.New("max_retry_wait: must not be negative; 0 is no bound"))
+	}
+	if err := c.Connections.Validate(); err != nil {
+		faults = append(faults, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Aliases)) {
 		if _, _, err := provider.SplitName(c.Aliases[name]); err != nil || name == "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 )
@@ -21,6 +22,8 @@ type format struct {
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner
 	modelPrefix string
+	// mode returns the mode with prices of its own that the words of a request mean; nil if the format has none.
+	mode func(words ...string) string
 	// idHeader is the header that names a request in an answer.
 	idHeader string
 	// passed are the client's headers that reach the vendor, in the canonical form.
@@ -69,8 +72,10 @@ var openaiHeaders = []string{"Accept", "User-Agent", "Idempotency-Key", "X-Clien
 // inBody is the usual member that names the model.
 var inBody = []string{modelMember}
 
-// tiers are members that ask for a mode of the vendor with prices of its own.
+// tiers are members of OpenAI's formats that ask for a mode of the vendor with prices of its own.
 var tiers = []string{"service_tier"}
+
+func tierOf(words ...string) string { return openai.Mode(strings.Join(words, " ")) }
 
 // postponed are members with which an answer comes later, so that its usage would be unknown. No lane takes them,
 // unless they are false.
@@ -81,6 +86,7 @@ var chatCompletions = &format{
 	Codec:    openaichat.Codec{},
 	about:    openaichat.Codec{}.Format(),
 	scanner:  newScanner(inBody, openaichat.Codec{}.Format().OutputBounds, tiers, nil),
+	mode:     tierOf,
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
 	list:     openaiModels,
@@ -92,6 +98,7 @@ var responses = &format{
 	Codec:    openairesponses.Codec{},
 	about:    openairesponses.Codec{}.Format(),
 	scanner:  newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, tiers, postponed),
+	mode:     tierOf,
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
 	list:     openaiModels,
@@ -103,7 +110,8 @@ var messages = &format{
 	Codec:    anthropic.Codec{},
 	about:    anthropic.Codec{}.Format(),
 	counter:  anthropic.Codec{},
-	scanner:  newScanner(inBody, anthropic.Codec{}.Format().OutputBounds, []string{"speed"}, nil),
+	scanner:  newScanner(inBody, anthropic.Codec{}.Format().OutputBounds, []string{"speed", "inference_geo"}, nil),
+	mode:     anthropic.Mode,
 	idHeader: "Request-Id",
 	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
 	list:     anthropicModels,

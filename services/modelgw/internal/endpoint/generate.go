@@ -9,7 +9,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -25,10 +24,14 @@ const modelMember = "model"
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	return e.choose(ctx, x, true, x.address.below(), func(r *relay, found *members) error {
 		call := &generate.Call{
-			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves, Mode: openai.Mode(found.mode),
+			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves,
 			Beginning: func() []byte { return beginning(r.body.Bytes) },
 		}
-		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound, MaxRetries: new(int32(e.cfg.MaxRetries))}
+		if x.mode != nil {
+			call.Mode = x.mode(found.modes...)
+		}
+		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound}
+		e.cfg.bound(call.Config)
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
 }

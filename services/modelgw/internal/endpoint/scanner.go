@@ -16,8 +16,8 @@ type members struct {
 	model jsonscan.Span
 	// outputBound bounds output tokens; nil if the request does not.
 	outputBound *int64
-	// mode is a mode of the vendor with prices of its own, as the request asks for it.
-	mode string
+	// modes are the words by which the request asks for a mode of the vendor with prices of its own.
+	modes []string
 }
 
 // scanner finds the members of a request in one format. It is constant, so that a request costs no more than the scan.
@@ -113,7 +113,9 @@ func (s *scanner) scan(doc []byte) (*members, error) {
 				m.outputBound = &n
 			}
 		case asksForMode:
-			m.mode, _ = jsonscan.Text(span.Of(doc))
+			if word, ok := jsonscan.Text(span.Of(doc)); ok {
+				m.modes = append(m.modes, word)
+			}
 		case refusedUnlessFalse:
 			if value := string(span.Of(doc)); value != "false" && value != "null" {
 				return nil, dialect.NotSupported(p.name, "is not supported here: an answer that comes later cannot be counted; leave it out")

@@ -28,12 +28,13 @@ func Credential(m *Metrics, log *slog.Logger) Stage {
 			rest, why, end := own.Model.Rest(err)
 			if failure, ok := provider.As(err); ok && !failure.Auth && failure.Status == http.StatusForbidden && end != nil {
 				o.forbidden = append(o.forbidden, end)
-				if len(o.forbidden) > 1 { // It is the request that is refused, whichever the credential.
+				o.another = c.Model.Ready(o.tried, c.Serves)
+				// It is the request that is refused, whichever the credential; or no other credential can show that.
+				if len(o.forbidden) > 1 || !o.another {
 					for _, end := range o.forbidden {
 						end()
 					}
 					rest = 0
-					o.another = c.Model.Ready(o.tried, c.Serves)
 				}
 			}
 			if rest > 0 {

@@ -107,7 +107,7 @@ func sane(t *testing.T, p *modeldata.Prices) {
 		sane(t, p.Long)
 	}
 	for mode, prices := range p.Modes {
-		assert.Contains(t, []string{"flex", "priority", "fast", "us"}, mode)
+		assert.Contains(t, []string{"flex", "priority", "fast", "us", "fast us"}, mode)
 		assert.Equal(t, mode == "flex", prices.Input < p.Input, "%s costs %v beside %v", mode, prices.Input, p.Input)
 		assert.Equal(t, prices.Input < p.Input, prices.Output < p.Output)
 		assert.Empty(t, prices.Modes)
@@ -175,6 +175,13 @@ func TestPricesAreNeverGuessed(t *testing.T) {
 	})
 	assert.Nil(t, long.GetModes()["priority"].GetLongInput(), "the vendor has none")
 	assert.InDelta(t, 2*prices["anthropic/claude-opus-5"].GetOutput(), prices["anthropic/claude-opus-5"].GetModes()["fast"].GetOutput(), 0)
+	for _, model := range []string{"anthropic/claude-opus-4-8", "anthropic/claude-opus-5", "anthropic/claude-opus-5-5"} {
+		plain, both := prices[model], prices[model].GetModes()["fast us"]
+		assert.InDelta(t, 2*1.1*plain.GetInput(), both.GetInput(), 1e-9, "the multipliers of the speed and of the region apply to each other")
+		assert.InDelta(t, 2*1.1*plain.GetOutput(), both.GetOutput(), 1e-9)
+		assert.InDelta(t, 2*1.1*plain.GetInputCacheWrite(), both.GetInputCacheWrite(), 1e-9)
+		assert.InDelta(t, 2*1.1*plain.GetInputCacheRead(), both.GetInputCacheRead(), 1e-9)
+	}
 }
 
 func TestDataThatIsWrongIsRefused(t *testing.T) {

@@ -61,8 +61,10 @@ type BatchIntent struct {
 type BatchLine struct {
 	// ID consists of at most 64 letters, digits, `_` and `-`.
 	ID string
-	// Body is the body of a plain request.
-	Body []byte
+	// Size is the length of the body in bytes.
+	Size int64
+	// Body reads the body of a plain request. A batch may be larger than memory: Submit keeps few bodies at a time.
+	Body func(ctx context.Context) ([]byte, error)
 }
 
 // BatchStatus is the state of a batch at its vendor.

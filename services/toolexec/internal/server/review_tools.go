@@ -65,9 +65,9 @@ func review(offers tool.Offers, call *toolv1.ToolCall) *toolv1.ToolReview {
 	reviewed := proto.CloneOf(call)
 	out := &toolv1.ToolReview{CallId: call.GetId(), Call: reviewed, Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN}
 	offer, arguments, fault := execute.Check(offers, call)
-	if shown := view(offers.Find(call.GetFunction()), call); shown != nil {
+	out.View = viewOf(call, view(offers.Find(call.GetFunction()), call))
+	if shown := out.GetView().GetCall(); shown != nil {
 		reviewed.View = shown
-		out.View = &toolv1.ToolCallView{Call: shown}
 	}
 	if fault != nil {
 		out.Decision = toolv1.ReviewDecision_REVIEW_DECISION_REJECT
@@ -80,6 +80,18 @@ func review(offers tool.Offers, call *toolv1.ToolCall) *toolv1.ToolReview {
 		out.Decision = toolv1.ReviewDecision_REVIEW_DECISION_CALLER
 	}
 	return out
+}
+
+// viewOf is how to show a call: what its provider says of it, beside the tool's own view. Nil if there is neither.
+func viewOf(call *toolv1.ToolCall, own *toolv1.ToolCallContent) *toolv1.ToolCallView {
+	given := call.GetView()
+	if given == nil && own == nil {
+		return nil
+	}
+	if proto.Equal(given, own) { // It is the tool's own, from when the call was parsed.
+		given = nil
+	}
+	return &toolv1.ToolCallView{Context: given, Call: own}
 }
 
 // view shows a call with the tool's own view, if the tool has one.

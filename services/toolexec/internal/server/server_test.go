@@ -89,6 +89,8 @@ func TestReviewDecides(t *testing.T) {
 			{Id: "c5", Function: "note", ParseError: new("broken")},
 			{Id: "c6", Function: "submit", ArgumentsJson: `{"answer":"42"}`},
 			{Id: "c7", Function: "submit", ArgumentsJson: `{}`},
+			{Id: "c8", Function: "bash", ArgumentsJson: `{"command":"rm x"}`, View: &toolv1.ToolCallContent{Content: "the provider asks for a confirmation"}},
+			{Id: "c9", Function: "add", ArgumentsJson: `{"x":1.0,"y":2}`, View: &toolv1.ToolCallContent{Content: "the provider asks for a confirmation"}},
 		},
 	}
 	before := proto.CloneOf(request)
@@ -110,7 +112,16 @@ func TestReviewDecides(t *testing.T) {
 		"c5": toolv1.ReviewDecision_REVIEW_DECISION_REJECT,
 		"c6": toolv1.ReviewDecision_REVIEW_DECISION_CALLER,
 		"c7": toolv1.ReviewDecision_REVIEW_DECISION_REJECT,
+		"c8": toolv1.ReviewDecision_REVIEW_DECISION_RUN,
+		"c9": toolv1.ReviewDecision_REVIEW_DECISION_RUN,
 	}, decisions)
+	for i, own := range map[int]bool{7: true, 8: false} {
+		assert.Equal(t, "the provider asks for a confirmation", response.GetReviews()[i].GetView().GetContext().GetContent(), "what a provider says of a call stays in sight")
+		assert.Equal(t, own, response.GetReviews()[i].GetView().GetCall() != nil)
+	}
+	again, err := s.ReviewTools(t.Context(), &toolv1.ReviewToolsRequest{Parent: parent, Tools: request.GetTools(), Calls: []*toolv1.ToolCall{response.GetReviews()[0].GetCall()}})
+	require.NoError(t, err)
+	assert.Nil(t, again.GetReviews()[0].GetView().GetContext(), "the tool's own view is not what surrounds it")
 
 	shell, sum := response.GetReviews()[0], response.GetReviews()[1]
 	assert.Equal(t, "```bash\nls\n```\n", shell.GetView().GetCall().GetContent())

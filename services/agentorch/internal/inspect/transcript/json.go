@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -62,9 +63,9 @@ func callJSON(c *toolv1.ToolCall) json.RawMessage {
 	return jsonwrite.Marshal(map[string]any{"id": c.GetId(), "function": c.GetFunction(), "arguments": arguments, "type": "function"})
 }
 
-// viewJSON is a tool's view of its call; nil if it has none.
+// viewJSON is a tool's view of its call, or what its provider says of it; nil if there is neither.
 func viewJSON(v *toolv1.ToolCallView) json.RawMessage {
-	shown := v.GetCall()
+	shown := cmp.Or(v.GetCall(), v.GetContext())
 	if shown == nil {
 		return nil
 	}

@@ -94,7 +94,12 @@ func wholeWay(t *testing.T, s batch.Store) {
 	assert.Equal(t, 2, sent.Requests)
 	lines, err := s.Lines(t.Context(), "b1")
 	require.NoError(t, err)
-	assert.Equal(t, map[int64][]byte{a.ID: []byte("body a"), b.ID: []byte("body b")}, lines)
+	assert.Equal(t, map[int64]int64{a.ID: 6, b.ID: 6}, lines)
+	body, err := s.Body(t.Context(), b.ID)
+	require.NoError(t, err)
+	assert.Equal(t, "body b", string(body))
+	_, err = s.Body(t.Context(), 4711)
+	require.ErrorIs(t, err, batch.ErrNotFound)
 	sent.VendorID, sent.Phase, sent.Completed = "vendor-1", batch.InFlight, 1
 	require.NoError(t, s.Update(t.Context(), sent))
 	open, err := s.OpenIn(t.Context(), a.Group)

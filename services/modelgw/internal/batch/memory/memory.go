@@ -209,16 +209,26 @@ func (s *Store) Begin(_ context.Context, b batch.Batch, riders []int64) (batch.B
 }
 
 // Lines implements [batch.Store].
-func (s *Store) Lines(_ context.Context, of string) (map[int64][]byte, error) {
+func (s *Store) Lines(_ context.Context, of string) (map[int64]int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := map[int64][]byte{}
+	lines := map[int64]int64{}
 	for id, r := range s.riders {
 		if r.Batch == of && r.body != nil {
-			lines[id] = r.body
+			lines[id] = r.Size
 		}
 	}
 	return lines, nil
+}
+
+// Body implements [batch.Store].
+func (s *Store) Body(_ context.Context, id int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.riders[id]; r != nil && r.body != nil {
+		return r.body, nil
+	}
+	return nil, batch.ErrNotFound
 }
 
 // Living implements [batch.Store].

@@ -345,24 +345,31 @@ func (s *Store) Begin(ctx context.Context, b batch.Batch, riders []int64) (batch
 }
 
 // Lines implements [batch.Store].
-func (s *Store) Lines(ctx context.Context, of string) (map[int64][]byte, error) {
-	lines := map[int64][]byte{}
+func (s *Store) Lines(ctx context.Context, of string) (map[int64]int64, error) {
+	lines := map[int64]int64{}
 	err := s.db.Read(ctx, func(v *store.View) error {
 		clear(lines)
-		for row, err := range v.Query("SELECT r.id, b.body FROM modelgw_batch_riders r JOIN modelgw_batch_bodies b ON b.rider = r.id WHERE r.batch = ? AND b.body IS NOT NULL", of) {
+		for row, err := range v.Query("SELECT r.id, r.size FROM modelgw_batch_riders r JOIN modelgw_batch_bodies b ON b.rider = r.id WHERE r.batch = ? AND b.body IS NOT NULL", of) {
 			if err != nil {
 				return err
 			}
-			var id int64
-			var body []byte
-			if err := row.Scan(&id, &body); err != nil {
+			var id, size int64
+			if err := row.Scan(&id, &size); err != nil {
 				return err
 			}
-			lines[id] = body
+			lines[id] = size
 		}
 		return nil
 	})
 	return lines, err
+}
+
+// Body implements [batch.Store].
+func (s *Store) Body(ctx context.Context, id int64) (body []byte, err error) {
+	err = s.db.Read(ctx, func(v *store.View) error {
+		return found(v.QueryRow("SELECT body FROM modelgw_batch_bodies WHERE rider = ? AND body IS NOT NULL", id).Scan(&body))
+	})
+	return body, err
 }
 
 // Living implements [batch.Store].

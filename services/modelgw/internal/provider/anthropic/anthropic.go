@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
@@ -272,6 +273,19 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort goes before it"})
 	}
 	return all
+}
+
+// Mode implements provider.Moded: the arguments of a model may ask for a speed and a region.
+func (m *model) Mode(*modelv1.GenerateConfig) string {
+	var words []string
+	for _, name := range []string{"speed", "inference_geo"} {
+		if at := slices.IndexFunc(m.members, func(member dialect.Member) bool { return member.Name == name }); at >= 0 {
+			if word, ok := jsonscan.Text([]byte(m.members[at].JSON)); ok {
+				words = append(words, word)
+			}
+		}
+	}
+	return format.Mode(words...)
 }
 
 // Check implements provider.Provider.

@@ -44,15 +44,9 @@ func (m *model) batchesOf(x *exchange.Exchange, endpoint string) *provider.Batch
 
 // Submit implements [provider.BatchAPI].
 func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
-	parts := [][]byte{[]byte(`{"requests":[`)}
-	for n, line := range lines {
-		if n > 0 {
-			parts = append(parts, []byte(","))
-		}
-		parts = append(parts, fmt.Appendf(nil, `{"custom_id":%s,"params":`, batchapi.Text(line.ID)), line.Body, []byte("}"))
-	}
+	content := batchapi.Lines(lines, ",", func(id []byte) (before, after string) { return fmt.Sprintf(`{"custom_id":%s,"params":`, id), "}" })
 	var made batch
-	if err := b.client.Post(ctx, b.base, i.Header, &made, append(parts, []byte("]}"))...); err != nil {
+	if err := b.client.Post(ctx, b.base, i.Header, &made, content.Within(`{"requests":[`, "]}")); err != nil {
 		return "", err
 	}
 	return made.ID, nil
@@ -118,7 +112,7 @@ var endings = map[string]string{"canceled": "the batch was cancelled", "expired"
 
 // Results implements [provider.BatchAPI].
 func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
-	return b.client.Lines(ctx, b.base+"/"+url.PathEscape(s.ID)+"/results", func(line []byte) error {
+	return b.client.ReadLines(ctx, b.base+"/"+url.PathEscape(s.ID)+"/results", func(line []byte) error {
 		var read struct {
 			ID     string `json:"custom_id"`
 			Result struct {
@@ -153,7 +147,7 @@ func statusOf(document []byte) int {
 
 // Cancel implements [provider.BatchAPI].
 func (b *batches) Cancel(ctx context.Context, id string) error {
-	err := b.client.Post(ctx, b.base+"/"+url.PathEscape(id)+"/cancel", nil, &struct{}{})
+	err := b.client.Post(ctx, b.base+"/"+url.PathEscape(id)+"/cancel", nil, &struct{}{}, batchapi.Content{})
 	if batchapi.Gone(err) {
 		return nil
 	}

@@ -31,22 +31,20 @@ const maxDocument = provider.DefaultMaxAnswerBytes
 
 // Get reads a document into a struct.
 func (c *Client) Get(ctx context.Context, url string, into any) error {
-	return c.document(ctx, http.MethodGet, url, http.Header{}, nil, 0, into)
+	return c.document(ctx, http.MethodGet, url, http.Header{}, Content{}, into)
 }
 
-// Post posts a JSON document, given in parts, and reads the answer into a struct. Header is added to that of the
-// account, and may be nil.
-func (c *Client) Post(ctx context.Context, url string, header http.Header, into any, parts ...[]byte) error {
+// Post posts JSON, and reads the answer into a struct. Header is added to that of the account, and may be nil.
+func (c *Client) Post(ctx context.Context, url string, header http.Header, into any, content Content) error {
 	if header = header.Clone(); header == nil {
 		header = http.Header{}
 	}
 	header.Set("Content-Type", "application/json")
-	body, size := joined(parts)
-	return c.document(ctx, http.MethodPost, url, header, body, size, into)
+	return c.document(ctx, http.MethodPost, url, header, content, into)
 }
 
-// Upload posts a file, given in parts, as a form with fields, and reads the answer into a struct.
-func (c *Client) Upload(ctx context.Context, url string, fields map[string]string, name string, into any, parts ...[]byte) error {
+// Upload posts a file as a form with fields, and reads the answer into a struct.
+func (c *Client) Upload(ctx context.Context, url string, fields map[string]string, name string, into any, content Content) error {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	var err error
@@ -54,26 +52,16 @@ func (c *Client) Upload(ctx context.Context, url string, fields map[string]strin
 		err = errors.Join(err, w.WriteField(field, value))
 	}
 	_, begun := w.CreateFormFile("file", name)
-	head := bytes.Clone(form.Bytes())
+	head := form.String()
 	if err = errors.Join(err, begun, w.Close()); err != nil {
 		return err
 	}
-	tail := form.Bytes()[len(head):]
-	body, size := joined(append(append([][]byte{head}, parts...), tail))
-	return c.document(ctx, http.MethodPost, url, http.Header{"Content-Type": {w.FormDataContentType()}}, body, size, into)
+	tail := form.String()[len(head):]
+	return c.document(ctx, http.MethodPost, url, http.Header{"Content-Type": {w.FormDataContentType()}}, content.Within(head, tail), into)
 }
 
-func joined(parts [][]byte) (io.Reader, int64) {
-	readers, size := make([]io.Reader, len(parts)), int64(0)
-	for i, part := range parts {
-		readers[i] = bytes.NewReader(part)
-		size += int64(len(part))
-	}
-	return io.MultiReader(readers...), size
-}
-
-func (c *Client) document(ctx context.Context, method, url string, header http.Header, body io.Reader, size int64, into any) error {
-	answer, err := c.do(ctx, method, url, header, body, size)
+func (c *Client) document(ctx context.Context, method, url string, header http.Header, content Content, into any) error {
+	answer, err := c.Do(ctx, method, url, header, content)
 	if err != nil {
 		return err
 	}
@@ -84,25 +72,30 @@ func (c *Client) document(ctx context.Context, method, url string, header http.H
 		return transport.Broken(ctx, c.Exchange.Provider, err)
 	}
 	if err := json.Unmarshal(read.Bytes, into); err != nil {
-		return c.unreadable(err)
+		return c.Unreadable(err)
 	}
 	return nil
 }
 
-// unreadable is the failure of an answer that is not what it should be. It may be another one next time.
-func (c *Client) unreadable(err error) error {
+// Unreadable is the failure of an answer that is not what it should be. It may be another one next time.
+func (c *Client) Unreadable(err error) error {
 	failure := c.Exchange.Malformed(err)
 	failure.Class = provider.Transient
 	return failure
 }
 
-// do makes a request, and fails unless the answer is a success.
-func (c *Client) do(ctx context.Context, method, url string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, url, body)
+// Do makes a request, and fails unless the answer is a success, whose body the caller closes. It adds the account's
+// header to the given one.
+func (c *Client) Do(ctx context.Context, method, url string, header http.Header, content Content) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Exchange.Provider, err)
 	}
-	request.ContentLength = size
+	if size := content.Size(); size > 0 {
+		request.ContentLength = size
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(content.reader(ctx)), nil }
+		request.Body, _ = request.GetBody()
+	}
 	request.Header = header
 	c.Authorize(header)
 	answer, err := c.Exchange.HTTP.Do(request)
@@ -122,10 +115,10 @@ func (c *Client) do(ctx context.Context, method, url string, header http.Header,
 	return nil, c.Exchange.Refused(answer.StatusCode, answer.Header, read.Bytes)
 }
 
-// Lines reads a file of JSON lines and calls each for every line with a document, which is valid until each returns.
-// Lines that are too long are skipped: their requests have no result.
-func (c *Client) Lines(ctx context.Context, url string, each func(line []byte) error) error {
-	answer, err := c.do(ctx, http.MethodGet, url, http.Header{}, nil, 0)
+// ReadLines reads a file of JSON lines and calls each for every line with a document, which is valid until each
+// returns. Lines that are too long are skipped: their requests have no result.
+func (c *Client) ReadLines(ctx context.Context, url string, each func(line []byte) error) error {
+	answer, err := c.Do(ctx, http.MethodGet, url, http.Header{}, Content{})
 	if err != nil {
 		return err
 	}

@@ -86,17 +86,13 @@ func (f *Files) path(b provider.BatchIntent) string {
 // Submit implements [provider.BatchAPI].
 func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []provider.BatchLine) (string, error) {
 	path := f.path(b)
-	parts := make([][]byte, 0, 3*len(lines))
-	for _, line := range lines {
-		head, tail := f.Dialect.Line(Text(line.ID), path)
-		parts = append(parts, []byte(head), OneLine(line.Body), []byte(tail))
-	}
+	content := Lines(lines, "", func(id []byte) (before, after string) { return f.Dialect.Line(id, path) })
 	var file struct {
 		ID string `json:"id"`
 	}
-	err := f.Client.Upload(ctx, f.Base+f.Dialect.Upload, map[string]string{"purpose": f.Dialect.Purpose, "file_name": b.Key + ".jsonl"}, b.Key+".jsonl", &file, parts...)
+	err := f.Client.Upload(ctx, f.Base+f.Dialect.Upload, map[string]string{"purpose": f.Dialect.Purpose, "file_name": b.Key + ".jsonl"}, b.Key+".jsonl", &file, content)
 	if err == nil && file.ID == "" {
-		err = f.Client.unreadable(errors.New("the new file has no id"))
+		err = f.Client.Unreadable(errors.New("the new file has no id"))
 	}
 	if err != nil {
 		return "", err
@@ -109,14 +105,14 @@ func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []prov
 		job
 		Job job `json:"job"` // of Together
 	}
-	if err := f.Client.Post(ctx, f.Base+f.Dialect.Jobs, nil, &made, body); err != nil {
+	if err := f.Client.Post(ctx, f.Base+f.Dialect.Jobs, nil, &made, Document(body)); err != nil {
 		return "", err
 	}
 	if made.ID == "" {
 		made.ID = made.Job.ID
 	}
 	if made.ID == "" {
-		return "", f.Client.unreadable(fmt.Errorf("the new batch has no id"))
+		return "", f.Client.Unreadable(fmt.Errorf("the new batch has no id"))
 	}
 	return made.ID, nil
 }
@@ -201,7 +197,7 @@ func (f *Files) Find(ctx context.Context, b provider.BatchIntent) (string, error
 			target = &page.Data
 		}
 		if err := json.Unmarshal(all, target); err != nil {
-			return "", f.Client.unreadable(err)
+			return "", f.Client.Unreadable(err)
 		}
 		old := false
 		for _, found := range page.Data {
@@ -276,7 +272,7 @@ func (j job) faults() string {
 // Results implements [provider.BatchAPI].
 func (f *Files) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
 	for _, file := range s.Sources {
-		err := f.Client.Lines(ctx, f.Base+"/files/"+url.PathEscape(file)+"/content", func(line []byte) error {
+		err := f.Client.ReadLines(ctx, f.Base+"/files/"+url.PathEscape(file)+"/content", func(line []byte) error {
 			if result, ok := resultOf(line); ok {
 				return each(f.Client.Redact(result))
 			}
@@ -325,7 +321,7 @@ func resultOf(line []byte) (provider.BatchResult, bool) {
 
 // Cancel implements [provider.BatchAPI].
 func (f *Files) Cancel(ctx context.Context, id string) error {
-	err := f.Client.Post(ctx, f.Base+f.Dialect.Jobs+"/"+url.PathEscape(id)+"/cancel", nil, &struct{}{}, []byte("{}"))
+	err := f.Client.Post(ctx, f.Base+f.Dialect.Jobs+"/"+url.PathEscape(id)+"/cancel", nil, &struct{}{}, Document([]byte("{}")))
 	if Gone(err) {
 		return nil
 	}

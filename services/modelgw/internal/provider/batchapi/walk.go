@@ -17,7 +17,7 @@ import (
 // The path of the document is empty, that of a member `.name` below its object's, that of an element `[]` below its
 // array's. An error of each is returned as it is.
 func (c *Client) Walk(ctx context.Context, url string, within map[string]bool, each func(path string, value json.RawMessage) error) error {
-	answer, err := c.do(ctx, http.MethodGet, url, http.Header{}, nil, 0)
+	answer, err := c.Do(ctx, http.MethodGet, url, http.Header{}, Content{})
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (c *Client) Walk(ctx context.Context, url string, within map[string]bool, e
 	w := newWalk(answer.Body, maxDocument, within, each)
 	err = w.value("")
 	if _, malformed := errors.AsType[*json.SyntaxError](w.failed); malformed {
-		return c.unreadable(w.failed)
+		return c.Unreadable(w.failed)
 	}
 	if w.failed != nil {
 		return transport.Broken(ctx, c.Exchange.Provider, w.failed)

@@ -1,47 +1,112 @@
 package google
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/batchapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
 
-// batches is the batch API of a model: https://ai.google.dev/api/batch-api. Requests and answers are inline, which
-// bounds a batch to 20 MB; files are not used.
+// batches is the batch API of a model: https://ai.google.dev/api/batch-api. Small batches are inline, larger ones are a
+// file of JSON lines (https://ai.google.dev/gemini-api/docs/batch-api#input-file), whose answers are a file too.
 type batches struct {
 	client batchapi.Client
-	// model is the address of the model, and root that of the API with its version.
-	model, root string
+	// uploads sends a file to the address that Google names for it, which has a credential in itself.
+	uploads batchapi.Client
+	// model is the address of the model, root that of the API with its version, and files and downloads are those of
+	// files.
+	model, root, files, downloads string
+	// maxInline bounds the bodies of a batch without a file.
+	maxInline int64
 }
 
-func (m *model) batchesOf(root string) *provider.BatchSupport {
+// batchesOf returns the batch API of a model, at an address without the version.
+func (m *model) batchesOf(root, version string, plain *exchange.Exchange, maxInline int64) *provider.BatchSupport {
 	return &provider.BatchSupport{
-		API:         &batches{batchapi.Client{Exchange: m.exchange, Authorize: m.authorize}, m.base, root},
-		MaxRequests: 50_000, MaxBytes: 20_000_000, PriceShare: 0.5,
+		API: &batches{
+			client: batchapi.Client{Exchange: m.exchange, Authorize: m.authorize}, uploads: batchapi.Client{Exchange: plain, Authorize: func(http.Header) {}},
+			maxInline: maxInline, model: m.base, root: root + "/" + version, files: root + "/upload/" + version + "/files", downloads: root + "/download/" + version + "/files/",
+		},
+		MaxRequests: 50_000, MaxBytes: maxBatchBytes, PriceShare: 0.5,
 	}
 }
+
+// Bounds of a batch: https://ai.google.dev/gemini-api/docs/batch-api. The bodies of an inline one leave room for what
+// is around them.
+const (
+	maxBatchBytes  = 2_000_000_000
+	maxInlineBytes = 20_000_000 / 100 * 95
+)
 
 // Submit implements [provider.BatchAPI].
 func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
-	parts := [][]byte{fmt.Appendf(nil, `{"batch":{"displayName":%s,"inputConfig":{"requests":{"requests":[`, batchapi.Text(i.Key))}
-	for n, line := range lines {
-		if n > 0 {
-			parts = append(parts, []byte(","))
+	size := int64(0)
+	for _, line := range lines {
+		size += line.Size
+	}
+	head := fmt.Sprintf(`{"batch":{"displayName":%s,"inputConfig":`, batchapi.Text(i.Key))
+	content := batchapi.Lines(lines, ",", func(id []byte) (before, after string) {
+		return `{"request":`, fmt.Sprintf(`,"metadata":{"key":%s}}`, id)
+	})
+	content = content.Within(head+`{"requests":{"requests":[`, "]}}}}")
+	if size > b.maxInline {
+		file, err := b.upload(ctx, i.Key, lines)
+		if err != nil {
+			return "", err
 		}
-		parts = append(parts, []byte(`{"request":`), line.Body, fmt.Appendf(nil, `,"metadata":{"key":%s}}`, batchapi.Text(line.ID)))
+		content = batchapi.Document(fmt.Appendf(nil, `%s{"fileName":%s}}}`, head, batchapi.Text(file)))
 	}
 	var made operation
-	if err := b.client.Post(ctx, b.model+":batchGenerateContent", nil, &made, append(parts, []byte("]}}}}"))...); err != nil {
+	if err := b.client.Post(ctx, b.model+":batchGenerateContent", nil, &made, content); err != nil {
 		return "", err
 	}
 	return made.Name, nil
+}
+
+// upload uploads the requests of a batch as a file, and returns its name. Google keeps it for 48 hours.
+func (b *batches) upload(ctx context.Context, key string, lines []provider.BatchLine) (name string, err error) {
+	content := batchapi.Lines(lines, "", func(id []byte) (before, after string) { return fmt.Sprintf(`{"key":%s,"request":`, id), "}\n" })
+	header := http.Header{"Content-Type": {"application/json"}}
+	for name, value := range startHeaders {
+		header.Set(name, value)
+	}
+	header.Set("X-Goog-Upload-Header-Content-Type", "application/jsonl")
+	header.Set("X-Goog-Upload-Header-Content-Length", strconv.FormatInt(content.Size(), 10))
+	begun, err := b.client.Do(ctx, http.MethodPost, b.files, header, batchapi.Document(fmt.Appendf(nil, `{"file":{"display_name":%s}}`, batchapi.Text(key))))
+	if err != nil {
+		return "", err
+	}
+	_ = begun.Body.Close()
+	to, err := uploadAddress(begun.Header, b.files)
+	if err != nil {
+		return "", b.client.Unreadable(err)
+	}
+	header = http.Header{}
+	for name, value := range sendHeaders {
+		header.Set(name, value)
+	}
+	var made struct {
+		File file `json:"file"`
+	}
+	if err := b.uploads.Post(ctx, to, header, &made, content); err != nil {
+		return "", err
+	}
+	if made.File.Name == "" || made.File.State == "FAILED" {
+		return "", b.client.Unreadable(errors.New("the file of a batch cannot be used"))
+	}
+	return made.File.Name, nil
 }
 
 // operation is a batch as the API shows it, without its answers.
@@ -68,9 +133,11 @@ type fault struct {
 	Message string `json:"message"`
 }
 
-// answersOf is where the answers of a batch are; within are the paths above.
+// answersOf is where the answers of a batch are, and resultsOf where the name of their file is; within are the paths
+// above.
 var (
 	answersOf = map[string]bool{".response.inlinedResponses.inlinedResponses[]": true, ".metadata.output.inlinedResponses.inlinedResponses[]": true}
+	resultsOf = map[string]bool{".response.responsesFile": true, ".metadata.output.responsesFile": true}
 	within    = map[string]bool{
 		"": true, ".metadata": true,
 		".response": true, ".response.inlinedResponses": true, ".response.inlinedResponses.inlinedResponses": true,
@@ -78,8 +145,9 @@ var (
 	}
 )
 
-// inlined is the answer to one request.
-type inlined struct {
+// answeredRequest is the answer to one request. Its key is within the metadata where it is inline.
+type answeredRequest struct {
+	Key      string `json:"key"`
 	Metadata struct {
 		Key string `json:"key"`
 	} `json:"metadata"`
@@ -121,10 +189,14 @@ func (b *batches) address(id string) string {
 // Status implements [provider.BatchAPI].
 func (b *batches) Status(ctx context.Context, id string) (provider.BatchStatus, error) {
 	var o operation
+	var sources []string
 	members := map[string]any{".done": &o.Done, ".metadata.state": &o.Metadata.State, ".metadata.batchStats": &o.Metadata.Stats, ".error": &o.Error}
 	err := b.client.Walk(ctx, b.address(id), within, func(path string, value json.RawMessage) error {
 		if into := members[path]; into != nil {
 			_ = json.Unmarshal(value, into) // What has another form says nothing.
+		}
+		if file, ok := jsonscan.Text(value); ok && resultsOf[path] && !slices.Contains(sources, file) {
+			sources = append(sources, file)
 		}
 		return nil
 	})
@@ -137,6 +209,7 @@ func (b *batches) Status(ctx context.Context, id string) (provider.BatchStatus, 
 	}
 	return provider.BatchStatus{
 		ID: id, Ended: ended || o.Done, Missing: missing, Completed: count(o.Metadata.Stats.Succeeded), Failed: count(o.Metadata.Stats.Failed),
+		Sources: sources,
 	}, nil
 }
 
@@ -147,27 +220,46 @@ func count(n json.Number) int {
 
 // Results implements [provider.BatchAPI].
 func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
+	for _, file := range s.Sources {
+		address := b.downloads + url.PathEscape(strings.TrimPrefix(file, "files/")) + ":download?alt=media"
+		if err := b.client.ReadLines(ctx, address, func(line []byte) error { return b.result(line, each) }); err != nil {
+			return err
+		}
+	}
+	if len(s.Sources) > 0 {
+		return nil
+	}
 	return b.client.Walk(ctx, b.address(s.ID), within, func(path string, value json.RawMessage) error {
-		var answer inlined
-		if !answersOf[path] || json.Unmarshal(value, &answer) != nil || answer.Metadata.Key == "" {
+		if !answersOf[path] {
 			return nil
 		}
-		result := provider.BatchResult{ID: answer.Metadata.Key, Status: http.StatusOK, Body: answer.Response}
-		switch {
-		case len(answer.Response) > 0:
-		case len(answer.Error) > 0:
-			result.Status, result.Body = http.StatusInternalServerError, fmt.Appendf(nil, `{"error":%s}`, answer.Error)
-			var said struct {
-				Code int `json:"code"`
-			}
-			if json.Unmarshal(answer.Error, &said) == nil {
-				result.Status = statusOf(said.Code)
-			}
-		default:
-			return nil
-		}
-		return each(b.client.Redact(result))
+		return b.result(value, each)
 	})
+}
+
+// result calls each for the answer in a document, if it is one.
+func (b *batches) result(document []byte, each func(provider.BatchResult) error) error {
+	var answer answeredRequest
+	if json.Unmarshal(document, &answer) != nil {
+		return nil
+	}
+	result := provider.BatchResult{ID: cmp.Or(answer.Key, answer.Metadata.Key), Status: http.StatusOK, Body: answer.Response}
+	switch {
+	case result.ID == "":
+		return nil
+	case len(answer.Response) > 0:
+	case len(answer.Error) > 0:
+		result.Status, result.Body = http.StatusInternalServerError, fmt.Appendf(nil, `{"error":%s}`, answer.Error)
+		var said struct {
+			Code int `json:"code"`
+		}
+		if json.Unmarshal(answer.Error, &said) == nil {
+			result.Status = statusOf(said.Code)
+		}
+	default:
+		return nil
+	}
+	return each(b.client.Redact(result))
 }
 
 // codes are the statuses of HTTP by the codes of gRPC, with which a batch reports failures.
@@ -189,7 +281,7 @@ func statusOf(code int) int {
 
 // Cancel implements [provider.BatchAPI].
 func (b *batches) Cancel(ctx context.Context, id string) error {
-	err := b.client.Post(ctx, b.address(id)+":cancel", nil, &struct{}{}, []byte("{}"))
+	err := b.client.Post(ctx, b.address(id)+":cancel", nil, &struct{}{}, batchapi.Document([]byte("{}")))
 	if batchapi.Gone(err) {
 		return nil
 	}

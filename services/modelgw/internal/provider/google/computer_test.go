@@ -63,12 +63,13 @@ func TestAComputerIsTheServersFunctions(t *testing.T) {
 		"a scroll":               {`{"name":"scroll_document","args":{"direction":"up"}}`, `{"action":"scroll","scroll_direction":"up","scroll_amount":3}`, ""},
 		"a scroll at a place":    {`{"name":"scroll_at","args":{"x":0,"y":0,"direction":"down","magnitude":50}}`, `{"action":"scroll","coordinate":[0,0],"scroll_direction":"down","scroll_amount":1}`, ""},
 		"a long scroll":          {`{"name":"scroll_at","args":{"x":0,"y":0,"direction":"down"}}`, `{"action":"scroll","coordinate":[0,0],"scroll_direction":"down","scroll_amount":8}`, ""},
-		"a drag":                 {`{"name":"drag_and_drop","args":{"x":0,"y":0,"destination_x":1000,"destination_y":1000}}`, `{"action":"left_click_drag","start_coordinate":[0,0],"coordinate":[1366,768]}`, ""},
+		"a drag":                 {`{"name":"drag_and_drop","args":{"x":0,"y":0,"destination_x":1000,"destination_y":1000}}`, `{"action":"left_click_drag","start_coordinate":[0,0],"coordinate":[1365,767]}`, ""},
+		"beyond the screen":      {`{"name":"hover_at","args":{"x":1e300,"y":-1}}`, `{"action":"mouse_move","coordinate":[1365,0]}`, ""},
 		"a page":                 {`{"name":"navigate","args":{"url":"https://a.example"}}`, `{"action":"navigate","text":"https://a.example"}`, ""},
 		"back":                   {`{"name":"go_back","args":{}}`, `{"action":"key","text":"alt+Left"}`, ""},
 		"a search":               {`{"name":"search","args":{}}`, `{"action":"navigate","text":"https://www.google.com"}`, ""},
 		"a wait":                 {`{"name":"wait_5_seconds"}`, `{"action":"wait","duration":5}`, `{"name":"wait_5_seconds","args":{}}`},
-		"what needs an approval": {`{"name":"click_at","args":{"x":500,"y":250,"safety_decision":{"decision":"require_confirmation"}}}`, `{"action":"left_click","coordinate":[683,192]}`, ""},
+		"what needs an approval": {`{"name":"click_at","args":{"x":500,"y":250,"safety_decision":{"decision":"require_confirmation","explanation":"It accepts terms."}}}`, `{"action":"left_click","coordinate":[683,192]}`, ""},
 	} {
 		for _, streamed := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -96,6 +97,11 @@ func TestAComputerIsTheServersFunctions(t *testing.T) {
 				require.Len(t, calls, 2)
 				assert.Equal(t, []string{"computer", "other"}, []string{calls[0].GetFunction(), calls[1].GetFunction()})
 				assert.JSONEq(t, tt.action, calls[0].GetArgumentsJson())
+				if name == "what needs an approval" {
+					assert.Equal(t, "require_confirmation\nIt accepts terms.", calls[0].GetView().GetContent(), "who approves the call sees it")
+				} else {
+					assert.Nil(t, calls[0].GetView())
+				}
 				if streamed {
 					assert.Equal(t, []string{"computer" + calls[0].GetArgumentsJson(), `other{"x":1}`}, seen)
 				}

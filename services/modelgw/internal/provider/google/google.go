@@ -84,6 +84,8 @@ type host struct {
 	http     *http.Client
 	// readyEvery is the time between two questions whether a file can be used.
 	readyEvery time.Duration
+	// maxInline bounds the bodies of a batch without a file, in bytes.
+	maxInline int64
 
 	mu sync.Mutex
 	// tokens are those of the account `default`, by the project to which requests count and their scopes. Requests choose
@@ -92,20 +94,20 @@ type host struct {
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
-func Kind(c Config) (provider.Kind, func() error) { return kindAsking(c, readyEvery) }
+func Kind(c Config) (provider.Kind, func() error) { return kindWith(c, readyEvery, maxInlineBytes) }
 
 // maxSources bounds the kept sources of access tokens.
 const maxSources = 100
 
-// kindAsking is Kind with another time between questions whether a file can be used.
-func kindAsking(c Config, every time.Duration) (provider.Kind, func() error) {
-	h := &host{Config: c, readyEvery: every, http: transport.NewClient(), tokens: lru.New[string, *accesstoken.Source](maxSources)}
+// kindWith is Kind with another time between questions whether a file can be used, and another bound of inline batches.
+func kindWith(c Config, every time.Duration, maxInline int64) (provider.Kind, func() error) {
+	h := &host{Config: c, readyEvery: every, maxInline: maxInline, http: transport.NewClient(), tokens: lru.New[string, *accesstoken.Source](maxSources)}
 	h.vertex = c.Vertex.all(h.http)
 	h.accounts = provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint, Named: provider.ByName(c.Accounts, provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	})}
 	listed := h.accounts
-	if own := listed.Named[provider.DefaultAccount]; own.APIKey.IsZero() && c.UseADC { // Whether Google gives a token is known once one is needed.
+	if own := listed.Named[provider.DefaultAccount]; own.APIKey.IsZero() && len(own.Keys) == 0 && c.UseADC { // Whether Google gives a token is known once one is needed.
 		listed.Named = maps.Clone(listed.Named)
 		own.KeyOptional = true
 		listed.Named[provider.DefaultAccount] = own
@@ -223,9 +225,9 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 	}
 	accounts := h.accounts
 	own := accounts.Named[provider.DefaultAccount]
-	byIdentity := spec.Account == provider.DefaultAccount && (m.args.UseADC == nil && h.UseADC && own.APIKey.IsZero() || m.args.UseADC != nil && *m.args.UseADC)
+	byIdentity := spec.Account == provider.DefaultAccount && (m.args.UseADC == nil && h.UseADC && own.APIKey.IsZero() && len(own.Keys) == 0 || m.args.UseADC != nil && *m.args.UseADC)
 	if byIdentity {
-		own.APIKey, own.KeyOptional = config.Secret{}, true
+		own.APIKey, own.Keys, own.KeyOptional = config.Secret{}, nil, true
 		accounts.Named = map[string]provider.Account{provider.DefaultAccount: own}
 	}
 	access, err := accounts.Open(spec)
@@ -242,10 +244,11 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 	root := strings.TrimSuffix(access.Endpoint, "/"+version)
 	m.base = root + "/" + version + "/models/" + url.PathEscape(string(m.name))
 	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name, Quirks: quirks}
-	m.batch = m.batchesOf(root + "/" + version)
+	plain := &exchange.Exchange{Codec: format.Codec{}, HTTP: h.http, Provider: Name, Quirks: quirks}
+	m.batch = m.batchesOf(root, version, plain, h.maxInline)
 	m.files = &files{
 		api: root + "/upload/" + version + "/files", stored: root + "/" + version + "/files/", exchange: m.exchange, header: m.header, every: h.readyEvery,
-		plain: &exchange.Exchange{Codec: format.Codec{}, HTTP: h.http, Provider: Name, Quirks: quirks}, known: lru.New[[sha256.Size]byte, uploaded](maxFiles),
+		plain: plain, known: lru.New[[sha256.Size]byte, uploaded](maxFiles),
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -202,9 +203,18 @@ func (f *files) start(ctx context.Context, mediaType string, size int) (string, 
 	case answer.status != http.StatusOK:
 		return "", f.refused(answer.status, answer.header, answer.body)
 	}
-	to, err := url.Parse(answer.header.Get(uploadURLHeader))
-	if own, _ := url.Parse(f.api); err != nil || to.Scheme != "https" && (to.Scheme != own.Scheme || to.Host != own.Host) {
-		return "", f.exchange.Malformed(fmt.Errorf("the answer has no address for a file"))
+	to, err := uploadAddress(answer.header, f.api)
+	if err != nil {
+		return "", f.exchange.Malformed(err)
+	}
+	return to, nil
+}
+
+// uploadAddress returns the address to which a file is sent, as an answer of the API names it.
+func uploadAddress(answer http.Header, api string) (string, error) {
+	to, err := url.Parse(answer.Get(uploadURLHeader))
+	if own, _ := url.Parse(api); err != nil || to.Scheme != "https" && (to.Scheme != own.Scheme || to.Host != own.Host) {
+		return "", errors.New("the answer has no address for a file")
 	}
 	return to.String(), nil
 }

@@ -86,18 +86,22 @@ func TestWhereRequestsWithEachCredentialGo(t *testing.T) {
 	identity.Credentials = providertest.GoogleCredentials(t)
 	keyed := identity
 	keyed.APIKey = config.NewSecret("key-of-the-gemini-api")
+	shared := identity
+	shared.Keys = []provider.Key{{APIKey: config.NewSecret("key-of-the-gemini-api")}}
 	for name, tt := range map[string]struct {
 		config                    google.Config
 		spec                      provider.Spec
 		path, bearer, key, billed string
 	}{
-		"on Vertex":       {onVertex, provider.Spec{Model: "vertex/gemini-2.5-flash"}, "/v1beta1/projects/my-project/locations/us-central1" + models, "Bearer access-token-of-google", "", ""},
-		"elsewhere":       {onVertex, provider.Spec{Model: "vertex/gemini-2.5-flash", Args: `{"project":"other","location":"global","api_version":"v1"}`}, "/v1/projects/other/locations/global" + models, "Bearer access-token-of-google", "", ""},
-		"by a variable":   {always, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta1/projects/my-project/locations/us-central1" + models, "Bearer access-token-of-google", "", "billed"},
-		"in express mode": {express, provider.Spec{Model: "vertex/gemini-2.5-flash"}, "/v1beta1" + models, "", "key-of-express-mode", ""},
-		"by an identity":  {identity, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta/models/gemini-2.5-flash:generateContent", "Bearer access-token-of-google", "", "billed"},
-		"by an argument":  {keyed, provider.Spec{Model: "gemini-2.5-flash", Args: `{"use_adc":true,"quota_project_id":"p"}`}, "/v1beta/models/gemini-2.5-flash:generateContent", "Bearer access-token-of-google", "", "p"},
-		"by the key":      {keyed, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta/models/gemini-2.5-flash:generateContent", "", "key-of-the-gemini-api", ""},
+		"on Vertex":                   {onVertex, provider.Spec{Model: "vertex/gemini-2.5-flash"}, "/v1beta1/projects/my-project/locations/us-central1" + models, "Bearer access-token-of-google", "", ""},
+		"elsewhere":                   {onVertex, provider.Spec{Model: "vertex/gemini-2.5-flash", Args: `{"project":"other","location":"global","api_version":"v1"}`}, "/v1/projects/other/locations/global" + models, "Bearer access-token-of-google", "", ""},
+		"by a variable":               {always, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta1/projects/my-project/locations/us-central1" + models, "Bearer access-token-of-google", "", "billed"},
+		"in express mode":             {express, provider.Spec{Model: "vertex/gemini-2.5-flash"}, "/v1beta1" + models, "", "key-of-express-mode", ""},
+		"by an identity":              {identity, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta/models/gemini-2.5-flash:generateContent", "Bearer access-token-of-google", "", "billed"},
+		"by an argument":              {keyed, provider.Spec{Model: "gemini-2.5-flash", Args: `{"use_adc":true,"quota_project_id":"p"}`}, "/v1beta/models/gemini-2.5-flash:generateContent", "Bearer access-token-of-google", "", "p"},
+		"by the key":                  {keyed, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta/models/gemini-2.5-flash:generateContent", "", "key-of-the-gemini-api", ""},
+		"by one of keys":              {shared, provider.Spec{Model: "gemini-2.5-flash"}, "/v1beta/models/gemini-2.5-flash:generateContent", "", "key-of-the-gemini-api", ""},
+		"by an argument, beside keys": {shared, provider.Spec{Model: "gemini-2.5-flash", Args: `{"use_adc":true,"quota_project_id":"p"}`}, "/v1beta/models/gemini-2.5-flash:generateContent", "Bearer access-token-of-google", "", "p"},
 	} {
 		p, err := openOf(t, tt.config, tt.spec)
 		require.NoError(t, err, name)

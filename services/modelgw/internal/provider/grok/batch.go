@@ -145,16 +145,20 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 		if has[line.ID] {
 			continue
 		}
+		body, err := line.Body(ctx)
+		if err != nil {
+			return "", err
+		}
 		request := &xai.GetCompletionsRequest{}
-		if err := readJSON.Unmarshal(line.Body, request); err != nil {
+		if err := readJSON.Unmarshal(body, request); err != nil {
 			return "", fmt.Errorf("%s: a stored request cannot be read: %w", Name, err)
 		}
-		if size > 0 && size+len(line.Body) > addBytes {
+		if size > 0 && size+len(body) > addBytes {
 			if err := add(); err != nil {
 				return "", err
 			}
 		}
-		size += len(line.Body)
+		size += len(body)
 		added.BatchRequests = append(added.BatchRequests, &xai.BatchRequest{
 			BatchRequestId: &line.ID, Request: &xai.BatchRequest_CompletionRequest{CompletionRequest: request},
 		})

@@ -32,7 +32,7 @@ func TestABatchThatLacksRequestsIsCompleted(t *testing.T) {
 	t.Parallel()
 	vendor, url := providertest.XAIBatches(t)
 	api := opened(t, "grok-4", url).Capabilities().Batch.API
-	lines := []provider.BatchLine{{ID: "k-1", Body: []byte(`{"model":"m"}`)}, {ID: "k-2", Body: []byte(`{"model":"m"}`)}}
+	lines := []provider.BatchLine{providertest.BatchLine("k-1", `{"model":"m"}`), providertest.BatchLine("k-2", `{"model":"m"}`)}
 	intent := provider.BatchIntent{Key: "k", Requests: 2, Time: time.Now()}
 	_, err := api.Submit(t.Context(), intent, lines[:1])
 	require.NoError(t, err)

@@ -66,6 +66,7 @@ func TestAComputerInTheModelsOwnForm(t *testing.T) {
 			call := message.GetToolCalls()[0]
 			assert.Equal(t, []string{"computer", "c1"}, []string{call.GetFunction(), call.GetId()})
 			assert.JSONEq(t, actions, call.GetArgumentsJson())
+			assert.Equal(t, "malicious: m", call.GetView().GetContent(), "who approves the call sees it")
 			assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, response.Output.GetChoices()[0].GetStopReason())
 			if answer == stream {
 				assert.Equal(t, []string{"computer", call.GetArgumentsJson()}, seen)

@@ -172,6 +172,12 @@ type batchTrial struct {
 	batch  *provider.BatchSupport
 	intent provider.BatchIntent
 	lines  []provider.BatchLine
+	bodies map[string]string // of lines by their ids
+}
+
+// BatchLine is a line of a batch with a body in memory.
+func BatchLine(id, body string) provider.BatchLine {
+	return provider.BatchLine{ID: id, Size: int64(len(body)), Body: func(context.Context) ([]byte, error) { return []byte(body), nil }}
 }
 
 // trial opens a batch with three requests.
@@ -180,10 +186,11 @@ func (h BatchHarness) trial(t *testing.T) *batchTrial {
 	support := p.Capabilities().Batch
 	require.NotNil(t, support)
 	assert.True(t, p.Capabilities().Features.GetBatch())
-	trial := &batchTrial{T: t, vendor: vendor, batch: support}
+	trial := &batchTrial{T: t, vendor: vendor, batch: support, bodies: map[string]string{}}
 	trial.intent = provider.BatchIntent{Key: "bkey", URL: address + h.Path, Header: h.Header, Requests: 3, Time: time.Now()}
 	for n := range 3 {
-		trial.lines = append(trial.lines, provider.BatchLine{ID: fmt.Sprintf("bkey-%d", n), Body: fmt.Appendf(nil, "{\"n\":%d,\n\"model\":\"m\"}", n)})
+		id, body := fmt.Sprintf("bkey-%d", n), fmt.Sprintf("{\"n\":%d,\n\"model\":\"m\"}", n)
+		trial.lines, trial.bodies[id] = append(trial.lines, BatchLine(id, body)), body
 	}
 	return trial
 }
@@ -225,7 +232,7 @@ func batchAnswers(t *testing.T, h BatchHarness) {
 	taken := b.vendor.Batches()
 	require.Len(t, taken, 1)
 	for _, line := range b.lines {
-		assert.JSONEq(t, string(line.Body), string(taken[0].Bodies[line.ID]))
+		assert.JSONEq(t, b.bodies[line.ID], string(taken[0].Bodies[line.ID]))
 	}
 	for name := range h.Header {
 		assert.Equal(t, h.Header.Get(name), taken[0].Header.Get(name), name)
@@ -329,7 +336,7 @@ func batchFound(t *testing.T, h BatchHarness) {
 	b := h.trial(t)
 	other := b.intent
 	other.Key, other.Requests = "bother", 1
-	_, err := b.batch.API.Submit(t.Context(), other, []provider.BatchLine{{ID: "bother-0", Body: []byte(`{}`)}})
+	_, err := b.batch.API.Submit(t.Context(), other, []provider.BatchLine{BatchLine("bother-0", `{}`)})
 	require.NoError(t, err)
 	b.vendor.Do(func(v *BatchVendor) { v.LoseCreate = 1 })
 	_, err = b.batch.API.Submit(t.Context(), b.intent, b.lines)

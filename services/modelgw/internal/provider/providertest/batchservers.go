@@ -2,11 +2,13 @@ package providertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,7 +182,7 @@ func (v *BatchVendor) together(b *VendorBatch) object {
 // GoogleBatches starts a server of Google's batches, and returns its base URL.
 func GoogleBatches(t testing.TB) (*BatchVendor, string) {
 	t.Helper()
-	v := &BatchVendor{}
+	v := &BatchVendor{files: map[string][]byte{}}
 	mux := http.NewServeMux()
 	handle := func(pattern string, do func(w http.ResponseWriter, r *http.Request)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -189,6 +191,7 @@ func GoogleBatches(t testing.TB) (*BatchVendor, string) {
 			do(w, r)
 		})
 	}
+	v.googleFiles(handle)
 	fail := func(w http.ResponseWriter, status int, message string) {
 		w.WriteHeader(status)
 		sendJSON(w, object{"error": object{"code": status, "message": message, "status": "INVALID_ARGUMENT"}})
@@ -198,6 +201,7 @@ func GoogleBatches(t testing.TB) (*BatchVendor, string) {
 			Batch struct {
 				Display string `json:"displayName"`
 				Input   struct {
+					File     string `json:"fileName"`
 					Requests struct {
 						Requests []struct {
 							Request  json.RawMessage   `json:"request"`
@@ -208,7 +212,15 @@ func GoogleBatches(t testing.TB) (*BatchVendor, string) {
 			} `json:"batch"`
 		}
 		err := json.NewDecoder(r.Body).Decode(&asked)
-		b := &VendorBatch{Metadata: map[string]string{"display": asked.Batch.Display}, Header: r.Header, Bodies: map[string]json.RawMessage{}}
+		b := &VendorBatch{Metadata: map[string]string{"display": asked.Batch.Display}, Input: asked.Batch.Input.File, Header: r.Header, Bodies: map[string]json.RawMessage{}}
+		for line := range strings.Lines(string(v.files[b.Input])) {
+			var one struct {
+				Key     string          `json:"key"`
+				Request json.RawMessage `json:"request"`
+			}
+			err = errors.Join(err, json.Unmarshal([]byte(line), &one))
+			b.IDs, b.Bodies[one.Key] = append(b.IDs, one.Key), one.Request
+		}
 		for _, one := range asked.Batch.Input.Requests.Requests {
 			b.IDs, b.Bodies[one.Metadata["key"]] = append(b.IDs, one.Metadata["key"]), one.Request
 		}
@@ -248,27 +260,72 @@ func GoogleBatches(t testing.TB) (*BatchVendor, string) {
 	return v, server.URL
 }
 
-// google is a batch as the API shows it.
-func (v *BatchVendor) google(b *VendorBatch) object {
-	states := map[string]string{"": "RUNNING", "completed": "SUCCEEDED", "expired": "EXPIRED", "cancelled": "CANCELLED"}
-	end, completed, failed, answers := v.ended(b), 0, 0, []object{}
+// googleFiles serves the files of Google's batches: https://ai.google.dev/api/files.
+func (v *BatchVendor) googleFiles(handle func(pattern string, do func(w http.ResponseWriter, r *http.Request))) {
+	handle("POST /upload/v1beta/files", func(w http.ResponseWriter, r *http.Request) {
+		h := r.Header
+		if h.Get("X-Goog-Upload-Protocol") != "resumable" || h.Get("X-Goog-Upload-Command") != "start" || h.Get("X-Goog-Upload-Header-Content-Type") != "application/jsonl" || h.Get("X-Goog-Api-Key") == "" {
+			http.Error(w, `{"error":{"code":400,"message":"no start of an upload"}}`, http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("X-Goog-Upload-Url", "http://"+r.Host+"/sent?bytes="+h.Get("X-Goog-Upload-Header-Content-Length"))
+	})
+	handle("POST /sent", func(w http.ResponseWriter, r *http.Request) {
+		content, _ := io.ReadAll(r.Body)
+		if r.Header.Get("X-Goog-Upload-Command") != "upload, finalize" || r.Header.Get("X-Goog-Api-Key") != "" || r.FormValue("bytes") != strconv.Itoa(len(content)) {
+			http.Error(w, `{"error":{"code":400,"message":"not the file"}}`, http.StatusBadRequest)
+			return
+		}
+		name := "files/" + v.id("in")
+		v.files[name] = content
+		sendJSON(w, object{"file": object{"name": name, "mimeType": "application/jsonl", "state": "ACTIVE"}})
+	})
+	handle("GET /download/v1beta/files/{method}", func(w http.ResponseWriter, r *http.Request) {
+		id, _ := strings.CutSuffix(strings.TrimPrefix(r.PathValue("method"), "out_"), ":download")
+		b := v.find(id)
+		if b == nil || r.FormValue("alt") != "media" || r.Header.Get("X-Goog-Api-Key") == "" {
+			http.Error(w, `{"error":{"code":404,"message":"no such file"}}`, http.StatusNotFound)
+			return
+		}
+		for _, line := range v.Garbage {
+			_, _ = fmt.Fprintln(w, line)
+		}
+		v.googleAnswers(b, func(id string, _ bool, answer object) {
+			answer["key"] = id
+			sendJSON(w, answer)
+		})
+	})
+}
+
+// googleAnswers calls each for the answers of a batch.
+func (v *BatchVendor) googleAnswers(b *VendorBatch, each func(id string, failed bool, answer object)) {
 	v.results(b, func(id string, status int, answer string) {
-		one := object{"metadata": object{"key": id}}
 		switch {
 		case status == 0:
-			return
 		case status == http.StatusOK:
-			completed++
-			one["response"] = json.RawMessage(answer)
+			each(id, false, object{"response": json.RawMessage(answer)})
 		default:
-			failed++
 			var refusal struct {
 				Error json.RawMessage `json:"error"`
 			}
 			_ = json.Unmarshal([]byte(answer), &refusal)
-			one["error"] = refusal.Error
+			each(id, true, object{"error": refusal.Error})
 		}
-		answers = append(answers, one)
+	})
+}
+
+// google is a batch as the API shows it.
+func (v *BatchVendor) google(b *VendorBatch) object {
+	states := map[string]string{"": "RUNNING", "completed": "SUCCEEDED", "expired": "EXPIRED", "cancelled": "CANCELLED"}
+	end, completed, failed, answers := v.ended(b), 0, 0, []object{}
+	v.googleAnswers(b, func(id string, fails bool, answer object) {
+		if fails {
+			failed++
+		} else {
+			completed++
+		}
+		answer["metadata"] = object{"key": id}
+		answers = append(answers, answer)
 	})
 	shown := object{"name": "batches/" + b.ID, "metadata": object{
 		"displayName": b.Metadata["display"], "state": "BATCH_STATE_" + states[end], "createTime": b.Created.UTC().Format(time.RFC3339Nano),
@@ -277,6 +334,10 @@ func (v *BatchVendor) google(b *VendorBatch) object {
 		shown["done"] = true
 		shown["metadata"].(object)["batchStats"] = object{"successfulRequestCount": fmt.Sprint(completed), "failedRequestCount": fmt.Sprint(failed)}
 		shown["response"] = object{"inlinedResponses": object{"inlinedResponses": answers}}
+		if b.Input != "" {
+			shown["response"] = object{"responsesFile": "files/out_" + b.ID}
+			shown["metadata"].(object)["output"] = shown["response"]
+		}
 	}
 	return shown
 }
