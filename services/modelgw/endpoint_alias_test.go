@@ -30,7 +30,7 @@ func TestAliases(t *testing.T) {
 	assert.Contains(t, read(t, g.post(t, geminiPath+"claude-haiku-1:generateContent", `{"contents":[{"parts":[{"text":"q"}]}]}`)), "scripted")
 
 	list := read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models", ""))
-	assert.Contains(t, list, `{"id":"gpt-4o","object":"model","created":0,"owned_by":"openai"}`)
+	assert.Contains(t, list, `{"id":"gpt-4o","object":"model","created":1715558400,"owned_by":"openai"}`)
 	assert.NotContains(t, list, "claude-")
 	assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models/claude-x", "")), `"id":"claude-x"`)
 	assert.Equal(t, http.StatusNotFound, g.post(t, chatPath, `{"model":"gpt-4","messages":[]}`).StatusCode)

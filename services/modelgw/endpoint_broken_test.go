@@ -121,6 +121,19 @@ func TestAnAnswerThatEndsBeforeItsEndIsMeasured(t *testing.T) {
 	}
 }
 
+// A stream in which nothing comes is an error with a status, as long as the client has seen nothing.
+func TestAStreamWithoutAnythingIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, vendor := range map[string]http.HandlerFunc{"empty": streams("", nil), "cut": streams("", breaksOff)} {
+		g := serveWeb(t, vendorWith(t, vendor), func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 0 })
+		answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","stream":true,`+user+`}`)
+		assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, "one that may pass: %s", name)
+		assert.Equal(t, "application/json", answer.Header.Get("Content-Type"), name)
+		message, _, _ := failure(t, answer)
+		assert.NotEmpty(t, message, name)
+	}
+}
+
 // What is no answer at all is not passed on with a good status.
 func TestWhatIsNoAnswerIsRefused(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 )
 
 const messagesPath = "/v1/messages"
@@ -124,6 +125,25 @@ func TestModelsAreListedForAnthropicsClients(t *testing.T) {
 	body := read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models?limit=5", "", "Anthropic-Version", "2023-06-01"))
 	assert.JSONEq(t, `{"data":[{"type":"model","id":"mockllm/model","display_name":"mockllm/model","created_at":"1970-01-01T00:00:00Z"}],
 		"has_more":false,"first_id":"mockllm/model","last_id":"mockllm/model"}`, body)
+}
+
+func TestListsSayWhatIsKnownOfAModel(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "application/json", whole)), func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Models = map[string]modeldata.Facts{"openai/our-tune": {Family: "openai/gpt-4o", Display: "Our tune", Context: 64000, Released: "2026-01-31"}}
+		c.Endpoints.Aliases = map[string]string{"fast": "openai/our-tune"}
+	})
+	for name, want := range map[string]struct{ path, header, says string }{
+		"OpenAI's":    {"/v1/models/openai/gpt-4o", "X", `{"id":"openai/gpt-4o","object":"model","created":1715558400,"owned_by":"openai"}`},
+		"Anthropic's": {"/v1/models/openai/gpt-4o", "Anthropic-Version", `{"type":"model","id":"openai/gpt-4o","display_name":"GPT-4o","created_at":"2024-05-13T00:00:00Z"}`},
+		"Gemini's": {"/v1beta/models/openai/gpt-4o", "X", `{"name":"models/openai/gpt-4o","displayName":"GPT-4o","inputTokenLimit":128000,"outputTokenLimit":16384,
+			"supportedGenerationMethods":["generateContent","streamGenerateContent","countTokens"]}`},
+		"an alias of a configured model": {"/v1beta/models/fast", "X", `{"name":"models/fast","displayName":"Our tune","inputTokenLimit":64000,"outputTokenLimit":16384,
+			"supportedGenerationMethods":["generateContent","streamGenerateContent","countTokens"]}`},
+	} {
+		assert.JSONEq(t, want.says, read(t, g.do(t.Context(), t, http.MethodGet, want.path, "", want.header, "2023-06-01")), name)
+	}
+	assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models", "")), `{"id":"fast","object":"model","created":1769817600,"owned_by":"openai"}`)
 }
 
 func TestAnyModelStreamsMessages(t *testing.T) {

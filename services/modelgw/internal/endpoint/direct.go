@@ -215,7 +215,7 @@ func (r *relay) keep(answer *http.Response) error {
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // copy relays an answer as it arrives. A stream is flushed at each read; other answers are sent as the server sees fit.
-// An answer in another form, such as a proxy's page in its place, is not begun.
+// A stream in which nothing comes is not begun, nor an answer in another form, such as a proxy's page in its place.
 func (r *relay) copy(answer *http.Response) (err error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	side := newSideReader(kind == "text/event-stream", r.Codec, &r.facts)
@@ -226,16 +226,13 @@ func (r *relay) copy(answer *http.Response) (err error) {
 			err = fmt.Errorf("%s: the answer ended before its end", r.upstream.Provider)
 		}
 	}()
-	if side.events || side.encoded {
-		r.head(answer)
-	}
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
 	for {
 		piece := side.room(chunk[:], answer.ContentLength)
 		n, err := answer.Body.Read(piece)
 		piece = piece[:n]
-		if !r.begun {
+		if !r.begun && (n > 0 || err != nil) {
 			if err := r.beginWith(answer, side, piece, err); err != nil {
 				return err
 			}
@@ -258,16 +255,23 @@ func (r *relay) copy(answer *http.Response) (err error) {
 	}
 }
 
-// beginWith begins an answer that is no stream with its first piece, or refuses it.
+// beginWith begins an answer with its first piece, or refuses it.
 func (r *relay) beginWith(answer *http.Response, side *sideReader, piece []byte, failed error) error {
-	if len(piece) == 0 && failed != nil && !errors.Is(failed, io.EOF) {
-		return &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: failed}
+	failure := &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient}
+	switch nothing := len(piece) == 0; {
+	case nothing && !errors.Is(failed, io.EOF):
+		failure.Message, failure.Cause = "the connection failed", failed
+		return failure
+	case nothing && side.events:
+		failure.Status, failure.Message = answer.StatusCode, "the stream ended before anything came"
+		return failure
+	case !side.events && !side.encoded:
+		plausible, events := opens(piece)
+		if !plausible {
+			return &provider.Error{Provider: r.upstream.Provider, Invalid: true, Status: answer.StatusCode, Message: "the answer is no JSON object"}
+		}
+		side.events = events
 	}
-	plausible, events := opens(piece)
-	if !plausible {
-		return &provider.Error{Provider: r.upstream.Provider, Invalid: true, Status: answer.StatusCode, Message: "the answer is no JSON object"}
-	}
-	side.events = events
 	r.head(answer)
 	return nil
 }

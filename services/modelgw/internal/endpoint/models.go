@@ -1,11 +1,13 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -15,11 +17,29 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
-// model is a model as lists of vendors name one.
-type model struct{ name, owner string }
+// model is a model as lists of vendors describe one. What is not known of it is zero.
+type model struct {
+	name, owner string
+	facts       modeldata.Model
+}
+
+// released is the beginning of the day on which a model came out, in UTC. Where it is not known, it is the beginning of
+// time: the formats of OpenAI and Anthropic have no other way to leave it out.
+func (m model) released() time.Time {
+	day, err := time.Parse(time.DateOnly, m.facts.Released)
+	if err != nil {
+		return time.Unix(0, 0).UTC()
+	}
+	return day
+}
+
+// display is the name for people.
+func (m model) display() string { return cmp.Or(m.facts.Display, m.name) }
 
 // open opens the model of a request by the name that [served] returns. An unknown model is answered as the vendor does,
 // with the way to list the models.
@@ -77,10 +97,11 @@ func cut(name string) string {
 // listModels lists the aliases, and the models of providers that have an account. Providers accept other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
-	aliases := e.deps.Settings.Get().Aliases
+	now := e.deps.Settings.Get()
+	aliases := now.Aliases
 	for _, name := range slices.Sorted(maps.Keys(aliases)) {
 		if owner, _, _ := strings.Cut(aliases[name], "/"); !strings.HasSuffix(name, "*") {
-			all = append(all, model{name, owner})
+			all = append(all, described(now, name, owner, aliases[name]))
 		}
 	}
 	for _, kind := range e.deps.Registry.Kinds() {
@@ -88,19 +109,28 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 			continue
 		}
 		for _, name := range kind.Models {
-			all = append(all, model{kind.Name + "/" + name, kind.Name})
+			full := kind.Name + "/" + name
+			all = append(all, described(now, full, kind.Name, full))
 		}
 	}
 	return x.send(http.StatusOK, x.list(all))
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
+	now := e.deps.Settings.Get()
 	name := x.request.PathValue("model")
-	m, err := e.open(x, served(e.deps.Settings.Get().Aliases, name))
+	by := served(now.Aliases, name)
+	m, err := e.open(x, by)
 	if err != nil {
 		return err
 	}
-	return x.send(http.StatusOK, x.entry(model{name, m.Kind.Name}))
+	return x.send(http.StatusOK, x.entry(described(now, name, m.Kind.Name, by)))
+}
+
+// described is a model with what is known of the one that serves it.
+func described(now *settings.Settings, name, owner, served string) model {
+	facts, _, _ := now.Data.Describe(served)
+	return model{name, owner, facts}
 }
 
 // writeEntries writes the member that lists models.
@@ -127,7 +157,7 @@ func openaiModel(m model) []byte {
 	w.BeginObject()
 	w.TextMember("id", m.name)
 	w.TextMember("object", "model")
-	w.IntMember("created", 0)
+	w.IntMember("created", m.released().Unix())
 	w.TextMember("owned_by", m.owner)
 	w.EndObject()
 	return w.Bytes()
@@ -146,14 +176,13 @@ func anthropicModels(models []model) []byte {
 	return w.Bytes()
 }
 
-// anthropicModel writes a model. When it came out is not known, for which the format takes the beginning of time.
 func anthropicModel(m model) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("type", "model")
 	w.TextMember("id", m.name)
-	w.TextMember("display_name", m.name)
-	w.TextMember("created_at", "1970-01-01T00:00:00Z")
+	w.TextMember("display_name", m.display())
+	w.TextMember("created_at", m.released().Format(time.RFC3339))
 	w.EndObject()
 	return w.Bytes()
 }
@@ -170,7 +199,13 @@ func geminiModel(m model) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("name", gemini.ModelPrefix+m.name)
-	w.TextMember("displayName", m.name)
+	w.TextMember("displayName", m.display())
+	if input := cmp.Or(m.facts.Input, m.facts.Context); input > 0 {
+		w.IntMember("inputTokenLimit", input)
+	}
+	if m.facts.Output > 0 {
+		w.IntMember("outputTokenLimit", m.facts.Output)
+	}
 	w.Key("supportedGenerationMethods")
 	w.BeginList()
 	for _, method := range []string{methodGenerate, methodStream, methodCount} {

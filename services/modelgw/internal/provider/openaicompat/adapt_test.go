@@ -411,3 +411,36 @@ func TestOptionsOfSamplingOfAServer(t *testing.T) {
 		})
 	}
 }
+
+// The schema of the answer has the keywords that those of tools have.
+func TestBoundsInTheSchemaOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"object","properties":{"a":{"type":"string","minLength":2,"format":"date"},"b":{"type":"array","items":{"type":"integer","minimum":0}}}}`
+	given := &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{Name: "x", JsonSchema: schema}}
+	for service, want := range map[string]string{
+		"moonshot": `{"type":"object","properties":{"a":{"type":"string","format":"date"},"b":{"type":"array","items":{"type":"integer"}}}}`,
+		"together": schema,
+	} {
+		members, _ := sent(t, service, "m", &provider.Request{Config: given})
+		var format struct {
+			JSONSchema struct {
+				Schema json.RawMessage
+			} `json:"json_schema"`
+		}
+		require.NoError(t, json.Unmarshal(members["response_format"], &format), service)
+		assert.JSONEq(t, want, string(format.JSONSchema.Schema), service)
+	}
+	assert.Equal(t, schema, given.GetResponseSchema().GetJsonSchema(), "the caller's is as it was")
+}
+
+// OpenAI's later models have another name for the bound of output tokens, whatever stands before theirs.
+func TestTheNameOfTheBoundOfOutputTokens(t *testing.T) {
+	t.Parallel()
+	for model, want := range map[string]string{
+		"gpt-5": "max_completion_tokens", "openai/gpt-5": "max_completion_tokens", "openai/o4-mini:free": "max_completion_tokens", "my-gpt-6-sol": "max_completion_tokens", "o3": "max_completion_tokens",
+		"openai/gpt-4o": "max_tokens", "openai/gpt-oss-120b": "max_tokens", "gpt-35-turbo": "max_tokens", "acme/demo3": "max_tokens",
+	} {
+		members, _ := sent(t, "openrouter", model, &provider.Request{Config: &modelv1.GenerateConfig{MaxTokens: new(int64(7))}})
+		assert.Equal(t, "7", string(members[want]), model)
+	}
+}

@@ -274,7 +274,7 @@ func (m *model) Close() error { return nil }
 
 var (
 	// newer are names whose bound of output tokens has another member.
-	newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
+	newer = regexp.MustCompile(`(?:^|[/.:_-])(?:o\d|gpt-(?:[5-9]|[12]\d)\b)`)
 	// highest are names of OpenAI's models with the effort `max`.
 	highest = regexp.MustCompile(`gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)`)
 )
@@ -380,6 +380,9 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 	}
 	if !m.service.WholeSchemas && !m.isClaude() {
 		request.Tools = toolschema.Edit(r.Tools, dialect.DropBounds)
+		if schema := request.Config.GetResponseSchema(); schema != nil {
+			schema.JsonSchema = dialect.EditSchema(schema.GetJsonSchema(), dialect.DropBounds)
+		}
 	}
 	if request.StrictTools == nil && !m.service.PlainTools {
 		request.StrictTools = new(!m.service.LaxTools)

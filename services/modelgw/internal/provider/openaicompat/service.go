@@ -68,7 +68,7 @@ type Service struct {
 	MergeUser bool
 	// NoReasoning sends no reasoning of earlier answers.
 	NoReasoning bool
-	// WholeSchemas sends the schemas of tools with all their keywords.
+	// WholeSchemas sends the schemas of tools and of the answer with all their keywords.
 	WholeSchemas bool
 	// Sampling are options that chat completions lack and servers of this kind take, `best_of` or `top_k`. A server that
 	// refuses one is asked without.
