@@ -46,6 +46,7 @@ def test_every_asynchronous_class_has_its_twin(name: str) -> None:
 
 
 def test_models_sandboxes_evaluations_and_runs(sync: Client) -> None:
+    assert sync.info().version
     assert sync.models.generate(MODEL, "Hi").text == "Default output from mockllm/model"
     assert "".join(piece.text for piece in sync.models.stream(MODEL, "Hi")) == "Default output from mockllm/model"
     with sync.sandboxes.create(driver="local") as sandbox:
@@ -61,6 +62,7 @@ def test_models_sandboxes_evaluations_and_runs(sync: Client) -> None:
     assert [row["score_includes"] for row in evaluation.results()] == ["C"]
     assert len(list(evaluation.watch(progress=False))) > 3
     run = sync.runs.create("Hi", model=MODEL, agent="generate").wait(60)
+    assert run.refresh() is run
     assert run.output() == "Default output from mockllm/model"
     assert sync.blobs.get(sync.blobs.put(b"body").hash) == b"body"
 

@@ -15,7 +15,7 @@ from conftest import PROGRAM, Server, free_port, until
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions
+from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions, waiting
 from evalfleet._error import from_rpc
 from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, eval_service_pb2_grpc
 from evalfleet.connection import Connection
@@ -25,7 +25,7 @@ from evalfleet.model.v1.message_pb2 import ModelCall
 
 
 def test_every_reason_has_an_exception() -> None:
-    named = {kind.reason for kind in EvalfleetError.__subclasses__()}
+    named = {kind.reason for kind in EvalfleetError.__subclasses__()} - {exceptions.ServerUntrusted.reason}
     assert named == {
         name.removeprefix("ERROR_REASON_")
         for name in ErrorReason.DESCRIPTOR.values_by_name
@@ -252,6 +252,31 @@ async def test_a_cancellation_passes_a_call_as_it_came(of: str) -> None:
         assert came == [("by the caller",)]
     finally:
         await other.stop(None)
+
+
+async def test_a_cancellation_that_comes_with_the_result_is_not_lost() -> None:
+    work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(waiting.within(600, work))
+    await asyncio.sleep(0)  # It waits.
+    work.set_result(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_work_has_ended_when_its_time_is_over() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    with pytest.raises(asyncio.TimeoutError):
+        await waiting.within(0, work())
+    assert ended.is_set()
 
 
 async def test_a_sandbox_that_dies(mortal: Server) -> None:

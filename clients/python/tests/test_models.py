@@ -7,16 +7,25 @@ import time
 from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import Server, until
 from grpc import aio
 
-from evalfleet import AsyncClient, exceptions, models, new_key
+from evalfleet import AsyncClient, connection, exceptions, new_key
 from evalfleet.content.v1.content_pb2 import MessageContent
 from evalfleet.messages import Message
 from evalfleet.model.v1.message_pb2 import ROLE_USER, ChatMessage
 from evalfleet.model.v1.model_service_pb2 import AttachGenerateRequest, StreamGenerateResponse
 
 MODEL = "mockllm/model"
+
+
+async def call(client: AsyncClient, streamed: bool, script: dict[str, Any], timeout: float) -> None:
+    """Calls the model, and reads its answer to the end."""
+    if streamed:
+        async for _ in client.models.stream(MODEL, "Hi", model_args=script, timeout=timeout):
+            pass
+    else:
+        await client.models.generate(MODEL, "Hi", model_args=script, timeout=timeout)
 
 
 async def test_generate_answers(client: AsyncClient) -> None:
@@ -44,15 +53,32 @@ async def test_closing_the_client_cancels_a_stream_that_was_not_read_to_its_end(
 
 
 async def test_a_timeout_holds_although_the_server_is_silent(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "GRACE_SECONDS", 0.1)
     async with AsyncClient(data_dir=mortal.data) as client:
-        await client.models.generate(MODEL, "Hi")
+        slow = {"outputs": [{"text": "word " * 2000, "chunk_delay_s": 0.05}]}
+        pieces = client.models.stream(MODEL, "Hi", model_args=slow, timeout=0.5)
+        await anext(pieces)
         os.kill(mortal.pid, signal.SIGSTOP)
         try:
-            with pytest.raises(exceptions.DeadlineExceeded):
+            with pytest.raises(exceptions.DeadlineExceeded, match=r"within 0\.1 s"):
                 await client.models.generate(MODEL, "Hi", timeout=0.1)
+            with pytest.raises(exceptions.DeadlineExceeded, match=r"within 0\.5 s"):
+                async for _ in pieces:
+                    pass
         finally:
             os.kill(mortal.pid, signal.SIGCONT)
+
+
+async def test_a_reader_may_take_longer_than_the_time_limit_of_a_stream(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "GRACE_SECONDS", 0)
+    text = "eight seven six five four three two one"
+    read = ""
+    async for piece in client.models.stream(MODEL, "Hi", model_args={"outputs": [text]}, timeout=2):
+        read += piece.text
+        await asyncio.sleep(0.4)  # Eight pieces take longer than the limit.
+    assert read == text
 
 
 async def test_conversations_are_plain_values(client: AsyncClient) -> None:
@@ -149,6 +175,33 @@ async def test_a_cancelled_task_leaves_a_call_with_a_key_of_ones_own(client: Asy
     assert (await client.models.generate(MODEL, "Hi", model_args=slow, key=key)).text == "late"
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["call", "stream"])
+async def test_what_a_cancelled_task_waits_for_is_cancelled_on_the_server(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    chosen = new_key()
+    monkeypatch.setattr("evalfleet.models.new_key", lambda: chosen)
+    slow = {"outputs": [{"contains": "Hi", "output": {"text": "late", "delay_s": 600}}]}
+
+    task = asyncio.create_task(call(client, streamed, slow, timeout=600))
+    stubs = await client.stubs()
+    attach = AttachGenerateRequest(parent="projects/default", request_id=chosen)
+
+    async def running() -> bool:
+        try:
+            return await stubs.models.AttachGenerate(attach, metadata=client.metadata()).read() is not aio.EOF
+        except aio.AioRpcError:
+            return False
+
+    await until(running)
+    task.cancel("by the caller")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.gather(*client._connection._later)
+    with pytest.raises(aio.AioRpcError, match="was cancelled"):
+        _ = [event async for event in stubs.models.AttachGenerate(attach, metadata=client.metadata())]
+
+
 async def test_leaving_a_stream_cancels_its_call(client: AsyncClient) -> None:
     script = {"outputs": [{"text": "word " * 2000, "chunk_delay_s": 0.05}]}
     stream = client.models.stream(MODEL, "Hi", model_args=script)
@@ -159,10 +212,11 @@ async def test_leaving_a_stream_cancels_its_call(client: AsyncClient) -> None:
     await cancelling
 
 
-async def test_a_time_limit_is_an_error_of_its_own_and_a_timeout_error(client: AsyncClient) -> None:
+@pytest.mark.parametrize("streamed", [False, True], ids=["call", "stream"])
+async def test_a_time_limit_is_an_error_of_its_own_and_a_timeout_error(client: AsyncClient, streamed: bool) -> None:
     slow = {"outputs": [{"contains": "Hi", "output": {"text": "late", "delay_s": 600}}]}
     with pytest.raises(TimeoutError) as late:
-        await client.models.generate(MODEL, "Hi", model_args=slow, timeout=0.3)
+        await call(client, streamed, slow, timeout=0.3)
     assert isinstance(late.value, exceptions.DeadlineExceeded)
     assert late.value.reason == "DEADLINE_EXCEEDED"
 

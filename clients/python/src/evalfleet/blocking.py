@@ -19,14 +19,19 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import grpc
 
 from evalfleet.agent.v1 import eval_pb2, run_pb2
+from evalfleet.agent.v1.admin_service_pb2 import ServerInfo
+from evalfleet.batches import AsyncBatches
 from evalfleet.blobs import AsyncBlobs
+from evalfleet.cache import AsyncCache
 from evalfleet.client import AsyncClient
 from evalfleet.connection import CLOSE_SECONDS
 from evalfleet.evals import AsyncEval, AsyncEvals
+from evalfleet.limits import AsyncLimits
 from evalfleet.models import AsyncModels
 from evalfleet.runs import AsyncRun, AsyncRuns
 from evalfleet.sandbox.v1 import sandbox_pb2
 from evalfleet.sandboxes import AsyncProcess, AsyncSandbox, AsyncSandboxes, Output
+from evalfleet.tools import AsyncTools
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -119,6 +124,9 @@ class Twin(Generic[A]):
         return repr(self._twin)
 
 
+S = TypeVar("S", bound=Twin[Any])
+
+
 def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     """The method that waits for an asynchronous one."""
 
@@ -153,6 +161,17 @@ def listing(
     return call
 
 
+def chaining(method: Callable[Concatenate[A, P], Coroutine[Any, Any, A]]) -> Callable[Concatenate[S, P], S]:
+    """The method that waits for an asynchronous one which returns its object, and returns the twin."""
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> S:
+        self._loop.run(method(self._twin, *args, **kwargs))
+        return self
+
+    return call
+
+
 def iterating(method: Callable[Concatenate[A, P], AsyncIterator[R]]) -> Callable[Concatenate[Any, P], Iterator[R]]:
     """The method that iterates over what an asynchronous one yields."""
 
@@ -169,7 +188,41 @@ class Models(Twin[AsyncModels]):
     generate = blocking(AsyncModels.generate)
     stream = iterating(AsyncModels.stream)
     count_tokens = blocking(AsyncModels.count_tokens)
+    compact = blocking(AsyncModels.compact)
     list = blocking(AsyncModels.list)
+    get = blocking(AsyncModels.get)
+    providers = blocking(AsyncModels.providers)
+    check = blocking(AsyncModels.check)
+
+
+class Tools(Twin[AsyncTools]):
+    """The tools that tasks and runs may name: AsyncTools, waiting."""
+
+    list = blocking(AsyncTools.list)
+
+
+class Batches(Twin[AsyncBatches]):
+    """The batches of a project: AsyncBatches, waiting."""
+
+    list = blocking(AsyncBatches.list)
+    cancel = blocking(AsyncBatches.cancel)
+
+
+class Limits(Twin[AsyncLimits]):
+    """Limits of model calls: AsyncLimits, waiting."""
+
+    pools = blocking(AsyncLimits.pools)
+    set_pool = blocking(AsyncLimits.set_pool)
+    budgets = blocking(AsyncLimits.budgets)
+    set_budget = blocking(AsyncLimits.set_budget)
+
+
+class Cache(Twin[AsyncCache]):
+    """The cached answers of a project: AsyncCache, waiting."""
+
+    sizes = blocking(AsyncCache.sizes)
+    list = blocking(AsyncCache.list)
+    clear = blocking(AsyncCache.clear)
 
 
 class Blobs(Twin[AsyncBlobs]):
@@ -268,10 +321,15 @@ class Sandboxes(Twin[AsyncSandboxes]):
 class Eval(Twin[AsyncEval]):
     """An evaluation: AsyncEval, waiting."""
 
+    refresh = chaining(AsyncEval.refresh)
+    wait = chaining(AsyncEval.wait)
     watch = iterating(AsyncEval.watch)
     samples = blocking(AsyncEval.samples)
     results = blocking(AsyncEval.results)
     metrics = blocking(AsyncEval.metrics)
+    cancel = chaining(AsyncEval.cancel)
+    resume = chaining(AsyncEval.resume)
+    update = chaining(AsyncEval.update)
     delete = blocking(AsyncEval.delete)
     save_log = blocking(AsyncEval.save_log)
 
@@ -295,26 +353,6 @@ class Eval(Twin[AsyncEval]):
         """Whether it has ended, as the last call found it."""
         return self._twin.ended
 
-    def refresh(self) -> Eval:
-        """Asks for its state."""
-        self._loop.run(self._twin.refresh())
-        return self
-
-    def wait(self, timeout: float | None = None) -> Eval:
-        """Waits until it has ended: `state` says how. After `timeout` seconds it raises DeadlineExceeded."""
-        self._loop.run(self._twin.wait(timeout))
-        return self
-
-    def cancel(self, reason: str = "") -> Eval:
-        """Stops it. It can be resumed."""
-        self._loop.run(self._twin.cancel(reason))
-        return self
-
-    def resume(self) -> Eval:
-        """Continues it after a cancel or a failure."""
-        self._loop.run(self._twin.resume())
-        return self
-
 
 class Evals(Twin[AsyncEvals]):
     """The evaluations of a project: AsyncEvals, waiting."""
@@ -322,15 +360,24 @@ class Evals(Twin[AsyncEvals]):
     create = making(Eval, AsyncEvals.create)
     get = making(Eval, AsyncEvals.get)
     list = listing(Eval, AsyncEvals.list)
+    scorers = blocking(AsyncEvals.scorers)
 
 
 class Run(Twin[AsyncRun]):
     """A run: AsyncRun, waiting."""
 
+    refresh = chaining(AsyncRun.refresh)
+    wait = chaining(AsyncRun.wait)
     output = blocking(AsyncRun.output)
     messages = blocking(AsyncRun.messages)
     watch = iterating(AsyncRun.watch)
     post = blocking(AsyncRun.post)
+    interrupt = blocking(AsyncRun.interrupt)
+    cancel_call = blocking(AsyncRun.cancel_call)
+    hold = chaining(AsyncRun.hold)
+    resume = chaining(AsyncRun.resume)
+    set_limits = chaining(AsyncRun.set_limits)
+    cancel = chaining(AsyncRun.cancel)
     delete = blocking(AsyncRun.delete)
 
     @property
@@ -353,21 +400,6 @@ class Run(Twin[AsyncRun]):
         """Whether it has ended, as the last call found it."""
         return self._twin.ended
 
-    def refresh(self, *, full: bool = False) -> Run:
-        """Asks for its state; with `full` also for conversation, output and store."""
-        self._loop.run(self._twin.refresh(full=full))
-        return self
-
-    def wait(self, timeout: float | None = None) -> Run:
-        """Waits until it has ended: `state` says how. After `timeout` seconds it raises DeadlineExceeded."""
-        self._loop.run(self._twin.wait(timeout))
-        return self
-
-    def cancel(self, reason: str = "") -> Run:
-        """Ends it."""
-        self._loop.run(self._twin.cancel(reason))
-        return self
-
 
 class Runs(Twin[AsyncRuns]):
     """The runs of a project: AsyncRuns, waiting."""
@@ -375,6 +407,7 @@ class Runs(Twin[AsyncRuns]):
     create = making(Run, AsyncRuns.create)
     get = making(Run, AsyncRuns.get)
     list = listing(Run, AsyncRuns.list)
+    agents = blocking(AsyncRuns.agents)
 
 
 class Client:
@@ -422,7 +455,11 @@ class Client:
         self.sandboxes = Sandboxes(self._loop, self._twin.sandboxes)
         self.evals = Evals(self._loop, self._twin.evals)
         self.runs = Runs(self._loop, self._twin.runs)
+        self.tools = Tools(self._loop, self._twin.tools)
         self.blobs = Blobs(self._loop, self._twin.blobs)
+        self.batches = Batches(self._loop, self._twin.batches)
+        self.limits = Limits(self._loop, self._twin.limits)
+        self.cache = Cache(self._loop, self._twin.cache)
         atexit.register(self.close)  # A generator that is collected later would wait for a thread that has ended.
 
     def __enter__(self) -> Client:
@@ -441,6 +478,10 @@ class Client:
     def server(self) -> str:
         """The server's address."""
         return self._loop.run(self._twin.server())
+
+    def info(self) -> ServerInfo:
+        """What the server is: its version, its services, its default driver."""
+        return self._loop.run(self._twin.info())
 
     def close(self) -> None:
         """Ends the connection, and the server if this client has started it. Closing again has no effect.
