@@ -1,8 +1,6 @@
 """Calls of models."""
 
 import asyncio
-import os
-import signal
 import time
 from typing import Any
 
@@ -10,9 +8,9 @@ import pytest
 from conftest import Server, until
 from grpc import aio
 
-from evalfleet import AsyncClient, connection, exceptions, new_key
+from evalfleet import AsyncClient, ToolCall, connection, exceptions, new_key, text_of
 from evalfleet.content.v1.content_pb2 import MessageContent
-from evalfleet.messages import Message
+from evalfleet.messages import Message, message
 from evalfleet.model.v1.message_pb2 import ROLE_USER, ChatMessage
 from evalfleet.model.v1.model_service_pb2 import AttachGenerateRequest, StreamGenerateResponse
 
@@ -29,7 +27,9 @@ async def call(client: AsyncClient, streamed: bool, script: dict[str, Any], time
 
 
 async def test_generate_answers(client: AsyncClient) -> None:
-    answer = await client.models.generate(MODEL, "Hi", model_args={"outputs": ["Hello."]})
+    script = {"outputs": ["Hello."]}
+    answer = await client.models.generate(MODEL, "Hi", config={"temperature": 0.5}, model_args=script)
+    assert answer.response.config.temperature == 0.5
     assert str(answer) == answer.text == "Hello."
     assert answer.stop_reason == "stop"
     assert answer.usage.output_tokens > 0
@@ -58,15 +58,12 @@ async def test_a_timeout_holds_although_the_server_is_silent(mortal: Server, mon
         slow = {"outputs": [{"text": "word " * 2000, "chunk_delay_s": 0.05}]}
         pieces = client.models.stream(MODEL, "Hi", model_args=slow, timeout=0.5)
         await anext(pieces)
-        os.kill(mortal.pid, signal.SIGSTOP)
-        try:
+        with mortal.frozen():
             with pytest.raises(exceptions.DeadlineExceeded, match=r"within 0\.1 s"):
                 await client.models.generate(MODEL, "Hi", timeout=0.1)
             with pytest.raises(exceptions.DeadlineExceeded, match=r"within 0\.5 s"):
                 async for _ in pieces:
                     pass
-        finally:
-            os.kill(mortal.pid, signal.SIGCONT)
 
 
 async def test_a_reader_may_take_longer_than_the_time_limit_of_a_stream(
@@ -136,6 +133,30 @@ async def test_tools_and_their_calls(client: AsyncClient) -> None:
     answer = await client.models.generate(MODEL, "Add.", tools=[tool], tool_choice="add", model_args=script)
     assert answer.stop_reason == "tool_calls"
     assert [(call.function, call.arguments) for call in answer.tool_calls] == [("add", {"a": 3})]
+
+
+def test_the_text_of_a_message() -> None:
+    parts = ["one", {"image": {"media": {"uri": "https://there.example/a.png"}}}, "two"]
+    assert text_of(message({"role": "user", "content": parts})) == "one\ntwo"
+    assert text_of(message("plain")) == "plain"
+
+
+async def test_scripted_answers_are_plain_values(client: AsyncClient) -> None:
+    said = {"text": "Half of", "stop_reason": "max_tokens", "model": "other"}
+    choice = {"message": {"role": "assistant", "content": "No."}, "stop_reason": "content_filter"}
+    refused = {"model": "other", "choices": [choice], "error": "filtered"}
+    called = {
+        "text": "I add.",
+        "tool_calls": [{"id": "c1", "function": "add", "arguments": {"a": 3}}],
+        "model": "other",
+    }
+    script = {"outputs": [said, refused, called]}
+    answers = [await client.models.generate(MODEL, "Scripted", model_args=script) for _ in script["outputs"]]
+    assert [answer.text for answer in answers] == ["Half of", "No.", "I add."]
+    assert [answer.stop_reason for answer in answers] == ["max_tokens", "content_filter", "tool_calls"]
+    assert [answer.response.output.error for answer in answers] == ["", "filtered", ""]
+    assert {answer.response.output.model for answer in answers} == {"other"}
+    assert answers[2].tool_calls == [ToolCall("c1", "add", {"a": 3})]
 
 
 async def test_a_stream_yields_pieces_and_then_the_answer(client: AsyncClient) -> None:

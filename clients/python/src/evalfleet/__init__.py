@@ -27,7 +27,7 @@ from evalfleet.evals import AsyncEval, AsyncEvals
 from evalfleet.exceptions import EvalfleetError
 from evalfleet.keys import new_key
 from evalfleet.limits import AsyncLimits
-from evalfleet.messages import Answer, ToolCall
+from evalfleet.messages import Answer, ToolCall, text_of
 from evalfleet.models import AsyncModels, Piece
 from evalfleet.runs import AsyncRun, AsyncRuns
 from evalfleet.sandboxes import AsyncProcess, AsyncSandbox, AsyncSandboxes, ExecResult, Output
@@ -77,4 +77,5 @@ __all__ = [
     "Tools",
     "Worker",
     "new_key",
+    "text_of",
 ]

@@ -478,8 +478,8 @@ class Attempts:
             return failure
         if any(fault in failure.message for fault in _TLS_FAULTS):
             return ServerUntrusted(
-                f"there is no TLS connection to {server.address} ({failure.message}); it takes a server with a "
-                "certificate for this host, and `credentials` with the CA that signed it"
+                f"the TLS connection to {server.address} fails ({failure.message}); the server needs a certificate for "
+                "this host that a CA of `credentials` has signed"
             )
         if failure.code is grpc.StatusCode.UNAVAILABLE:
             return ServerUnreachable(
