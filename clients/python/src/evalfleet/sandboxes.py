@@ -415,15 +415,18 @@ class AsyncSandbox:
         """Copies a file, or a folder with all in it, from the sandbox to a path on this machine.
 
         Files may be of any size. Each is written under another name beside its target and takes the target's place when
-        it is complete. Of a folder it copies files and folders, and leaves out links.
+        it is complete. An existing folder gets a file under the file's own name. Of a folder it copies files and
+        folders, and leaves out links.
         """
+        path = Path(target)
         try:
             entries = await self.list_files(source, max_depth=LISTED_LEVELS, user=user)
         except (InvalidPath, FileNotFound):
-            await self._download(source, Path(target), user)
+            own = PurePosixPath(source).name if path.is_dir() else ""
+            await self._download(source, path / own, user)
         else:
-            Path(target).mkdir(parents=True, exist_ok=True)
-            await self._download_folder(source, Path(target), entries, user)
+            path.mkdir(parents=True, exist_ok=True)
+            await self._download_folder(source, path, entries, user)
 
     async def _download_folder(
         self, source: str, folder: Path, entries: Sequence[sandbox_pb2.FileInfo], user: str
