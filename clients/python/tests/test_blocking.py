@@ -15,7 +15,7 @@ import pytest
 from conftest import PATIENCE, Server, free_port
 
 import evalfleet
-from evalfleet import Client, blocking, exceptions
+from evalfleet import AsyncProcess, AsyncSandbox, Client, blocking, exceptions
 
 MODEL = "mockllm/model"
 
@@ -173,6 +173,20 @@ def test_an_interrupt_cancels_the_call_and_stays_an_interrupt(sync: Client, iter
             with pytest.raises(KeyboardInterrupt):
                 sandbox.exec(command)
         interrupter.join()
+        assert sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60).ok
+
+
+def test_what_an_interrupted_call_has_made_already_ends(sync: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(self: AsyncSandbox, command: str) -> AsyncProcess:
+        process = await self.start(command)
+        await self.exec("while ! test -s pid; do sleep 0.05; done")
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(blocking.Sandbox, "start", blocking.owning(blocking.Process, interrupted))
+    with sync.sandboxes.create(driver="local") as sandbox:
+        with pytest.raises(KeyboardInterrupt):
+            sandbox.start("echo $$ > pid; exec sleep 600")
         assert sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60).ok
 
 

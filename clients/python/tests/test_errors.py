@@ -18,7 +18,7 @@ from grpc import aio
 from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions, waiting
 from evalfleet._error import from_rpc
 from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, eval_service_pb2_grpc
-from evalfleet.connection import Connection
+from evalfleet.connection import Connection, Stubs
 from evalfleet.discovery import Place
 from evalfleet.errors.v1.error_reason_pb2 import ErrorReason
 from evalfleet.model.v1.message_pb2 import ModelCall
@@ -97,6 +97,30 @@ async def test_no_server(tmp_path: Path) -> None:
     assert away.value.reason == "SERVICE_UNAVAILABLE"
 
 
+async def test_a_connection_may_take_its_time(server: Server) -> None:
+    """As one to another continent does, with TLS."""
+    host, _, port = server.address.rpartition(":")
+    relays: set[asyncio.Task[None]] = set()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(1 << 16):
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.5)
+        inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
+        for source, target in ((reader, inner_writer), (inner_reader, writer)):
+            relays.add(asyncio.create_task(relay(source, target)))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as far:
+        address = f"127.0.0.1:{far.sockets[0].getsockname()[1]}"
+        async with AsyncClient(address, token=server.token, patience=0) as client:
+            assert (await client.info()).version
+        await asyncio.gather(*relays)
+
+
 @pytest.mark.parametrize(
     "address",
     ["localhost", "localhost:", ":7460", "http://127.0.0.1:7460", "127.0.0.1:7460/", "127.0.0.1:x", "[::1", "h:65536"],
@@ -165,10 +189,15 @@ async def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> No
     try:
         async with AsyncClient(f"127.0.0.1:{port}", token="x") as client:
             request = eval_service_pb2.WatchEvalRequest(name="projects/default/evals/e")
-            watch = client._connection.follow(lambda stubs: stubs.evals.WatchEval(request), quiet=0.1)
+            made = []
+
+            def reopen(stubs: Stubs) -> Any:
+                made.append(stubs.evals.WatchEval(request))
+                return made[-1]
+
             with pytest.raises(exceptions.ServerUnreachable, match="does not answer them"):
-                await anext(watch)
-        assert silent.watches == 2
+                await anext(client._connection.follow(reopen, quiet=0.1))
+        assert len(made) == 2
     finally:
         await other.stop(None)
 

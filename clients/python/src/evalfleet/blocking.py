@@ -49,18 +49,23 @@ class Loop:
         self._thread.start()
         self._closing = threading.Lock()
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it, and waits for its end."""
+    def run(self, work: Coroutine[Any, Any, R], lost: Callable[[R], Coroutine[Any, Any, None]] | None = None) -> R:
+        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it, and waits for its end.
+
+        If the work was done by then, nobody receives its result: `lost` ends what it has made.
+        """
         if os.getpid() != self._process or self._loop.is_closed():
             work.close()
             if os.getpid() != self._process:
                 raise RuntimeError("this client is of the parent process; make one after the fork")
             raise RuntimeError("the client is closed")
         ended = threading.Event()
+        done: list[R] = []
 
         async def whole() -> R:
             try:
-                return await work
+                done.append(await work)
+                return done[0]
             finally:
                 ended.set()
 
@@ -70,8 +75,10 @@ class Loop:
         except concurrent.futures.CancelledError:
             raise RuntimeError("the client was closed during the call") from None
         except BaseException:
-            if future.cancel():
-                ended.wait(CLOSE_SECONDS)
+            future.cancel()
+            ended.wait(CLOSE_SECONDS)
+            if done and lost is not None:
+                asyncio.run_coroutine_threadsafe(lost(done[0]), self._loop).result(CLOSE_SECONDS)
             raise
 
     def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
@@ -125,6 +132,7 @@ class Twin(Generic[A]):
 
 
 S = TypeVar("S", bound=Twin[Any])
+Block = TypeVar("Block", AsyncProcess, AsyncSandbox)
 
 
 def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
@@ -145,6 +153,22 @@ def making(
     @functools.wraps(method)
     def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return kind(self._loop, self._loop.run(method(self._twin, *args, **kwargs)))
+
+    return call
+
+
+def owning(
+    kind: Callable[[Loop, Block], T], method: Callable[Concatenate[A, P], Coroutine[Any, Any, Block]]
+) -> Callable[Concatenate[Any, P], T]:
+    """As `making`, for what lives as long as its block: an interrupt ends what it makes, unless that has a key."""
+
+    async def leave(made: Block) -> None:
+        await made.__aexit__(None, None, None)
+
+    @functools.wraps(method)
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        lost = leave if kwargs.get("key") is None else None
+        return kind(self._loop, self._loop.run(method(self._twin, *args, **kwargs), lost))
 
     return call
 
@@ -266,7 +290,7 @@ class Sandbox(Twin[AsyncSandbox]):
     """A sandbox: AsyncSandbox, waiting. At the end of a `with` block it is deleted."""
 
     exec = blocking(AsyncSandbox.exec)
-    start = making(Process, AsyncSandbox.start)
+    start = owning(Process, AsyncSandbox.start)
     read = blocking(AsyncSandbox.read)
     read_text = blocking(AsyncSandbox.read_text)
     write = blocking(AsyncSandbox.write)
@@ -312,7 +336,7 @@ class Sandbox(Twin[AsyncSandbox]):
 class Sandboxes(Twin[AsyncSandboxes]):
     """The sandboxes of a project: AsyncSandboxes, waiting."""
 
-    create = making(Sandbox, AsyncSandboxes.create)
+    create = owning(Sandbox, AsyncSandboxes.create)
     get = making(Sandbox, AsyncSandboxes.get)
     drivers = blocking(AsyncSandboxes.drivers)
     list = listing(Sandbox, AsyncSandboxes.list)

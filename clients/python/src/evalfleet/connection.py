@@ -59,7 +59,8 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # How long a connection may take to come about, however short the pause before the next attempt is.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 3_000),
     # Each client has its own connection, so that closing one ends no other's.
     ("grpc.use_local_subchannel_pool", 1),
