@@ -18,7 +18,22 @@ HEAD = """# Reference of the Python package
 asynchronous ones here; they wait where those are awaited, and are used with `with` and `for` in place of `async with`
 and `async for`.
 """
-MODULES = ("client", "models", "messages", "sandboxes", "evals", "runs", "blobs", "workers", "keys", "_error")
+MODULES = (
+    "client",
+    "models",
+    "messages",
+    "sandboxes",
+    "evals",
+    "runs",
+    "tools",
+    "blobs",
+    "batches",
+    "limits",
+    "cache",
+    "workers",
+    "keys",
+    "_error",
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -15,7 +15,7 @@ import pytest
 from conftest import PATIENCE, Server, free_port
 
 import evalfleet
-from evalfleet import Client, blocking, exceptions
+from evalfleet import AsyncProcess, AsyncSandbox, Client, blocking, exceptions
 
 MODEL = "mockllm/model"
 
@@ -46,6 +46,7 @@ def test_every_asynchronous_class_has_its_twin(name: str) -> None:
 
 
 def test_models_sandboxes_evaluations_and_runs(sync: Client) -> None:
+    assert sync.info().version
     assert sync.models.generate(MODEL, "Hi").text == "Default output from mockllm/model"
     assert "".join(piece.text for piece in sync.models.stream(MODEL, "Hi")) == "Default output from mockllm/model"
     with sync.sandboxes.create(driver="local") as sandbox:
@@ -61,6 +62,7 @@ def test_models_sandboxes_evaluations_and_runs(sync: Client) -> None:
     assert [row["score_includes"] for row in evaluation.results()] == ["C"]
     assert len(list(evaluation.watch(progress=False))) > 3
     run = sync.runs.create("Hi", model=MODEL, agent="generate").wait(60)
+    assert run.refresh() is run
     assert run.output() == "Default output from mockllm/model"
     assert sync.blobs.get(sync.blobs.put(b"body").hash) == b"body"
 
@@ -171,6 +173,20 @@ def test_an_interrupt_cancels_the_call_and_stays_an_interrupt(sync: Client, iter
             with pytest.raises(KeyboardInterrupt):
                 sandbox.exec(command)
         interrupter.join()
+        assert sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60).ok
+
+
+def test_what_an_interrupted_call_has_made_already_ends(sync: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(self: AsyncSandbox, command: str) -> AsyncProcess:
+        process = await self.start(command)
+        await self.exec("while ! test -s pid; do sleep 0.05; done")
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(blocking.Sandbox, "start", blocking.owning(blocking.Process, interrupted))
+    with sync.sandboxes.create(driver="local") as sandbox:
+        with pytest.raises(KeyboardInterrupt):
+            sandbox.start("echo $$ > pid; exec sleep 600")
         assert sandbox.exec("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", timeout=60).ok
 
 

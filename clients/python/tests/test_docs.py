@@ -99,6 +99,23 @@ def test_the_recipe_for_other_languages(server: Server, tmp_path: Path) -> None:
     assert int(called.stdout) >= 0
 
 
+def test_every_call_that_is_built_has_a_method_or_is_listed_in_the_guide() -> None:
+    package = REPOSITORY / "clients" / "python" / "src" / "evalfleet"
+    sources = "".join(path.read_text() for path in package.glob("*.py"))
+    made = set(re.findall(r"stubs\.\w+\.(\w+)", sources))
+    without = set()
+    for path in (REPOSITORY / "proto" / "evalfleet").glob("*/v1/*_service.proto"):
+        if path.parts[-3] == "guest":  # It is spoken within a sandbox.
+            continue
+        for service, calls in re.findall(r"^service (\w+) \{\n(.*?)^\}", path.read_text(), re.MULTILINE | re.DOTALL):
+            for call in calls.split("  rpc ")[1:]:
+                name = call.partition("(")[0]
+                if name not in made and "not_built" not in call:
+                    without.add(f"{service}.{name}")
+    guide = (REPOSITORY / "docs" / "python.md").read_text()
+    assert without == set(re.findall(r"`(\w+Service\.\w+)`", guide))
+
+
 def test_the_reference_is_current() -> None:
     written = (REPOSITORY / "docs" / "python-reference.md").read_text()
     assert written == page(REPOSITORY / "clients" / "python" / "src"), "run make generate"

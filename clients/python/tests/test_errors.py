@@ -15,17 +15,17 @@ from conftest import PROGRAM, Server, free_port, until
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions
+from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions, waiting
 from evalfleet._error import from_rpc
 from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, eval_service_pb2_grpc
-from evalfleet.connection import Connection
+from evalfleet.connection import Connection, Stubs
 from evalfleet.discovery import Place
 from evalfleet.errors.v1.error_reason_pb2 import ErrorReason
 from evalfleet.model.v1.message_pb2 import ModelCall
 
 
 def test_every_reason_has_an_exception() -> None:
-    named = {kind.reason for kind in EvalfleetError.__subclasses__()}
+    named = {kind.reason for kind in EvalfleetError.__subclasses__()} - {exceptions.ServerUntrusted.reason}
     assert named == {
         name.removeprefix("ERROR_REASON_")
         for name in ErrorReason.DESCRIPTOR.values_by_name
@@ -97,6 +97,30 @@ async def test_no_server(tmp_path: Path) -> None:
     assert away.value.reason == "SERVICE_UNAVAILABLE"
 
 
+async def test_a_connection_may_take_its_time(server: Server) -> None:
+    """As one to another continent does, with TLS."""
+    host, _, port = server.address.rpartition(":")
+    relays: set[asyncio.Task[None]] = set()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(1 << 16):
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.5)
+        inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
+        for source, target in ((reader, inner_writer), (inner_reader, writer)):
+            relays.add(asyncio.create_task(relay(source, target)))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as far:
+        address = f"127.0.0.1:{far.sockets[0].getsockname()[1]}"
+        async with AsyncClient(address, token=server.token, patience=0) as client:
+            assert (await client.info()).version
+        await asyncio.gather(*relays)
+
+
 @pytest.mark.parametrize(
     "address",
     ["localhost", "localhost:", ":7460", "http://127.0.0.1:7460", "127.0.0.1:7460/", "127.0.0.1:x", "[::1", "h:65536"],
@@ -165,10 +189,15 @@ async def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> No
     try:
         async with AsyncClient(f"127.0.0.1:{port}", token="x") as client:
             request = eval_service_pb2.WatchEvalRequest(name="projects/default/evals/e")
-            watch = client._connection.follow(lambda stubs: stubs.evals.WatchEval(request), quiet=0.1)
+            made = []
+
+            def reopen(stubs: Stubs) -> Any:
+                made.append(stubs.evals.WatchEval(request))
+                return made[-1]
+
             with pytest.raises(exceptions.ServerUnreachable, match="does not answer them"):
-                await anext(watch)
-        assert silent.watches == 2
+                await anext(client._connection.follow(reopen, quiet=0.1))
+        assert len(made) == 2
     finally:
         await other.stop(None)
 
@@ -252,6 +281,31 @@ async def test_a_cancellation_passes_a_call_as_it_came(of: str) -> None:
         assert came == [("by the caller",)]
     finally:
         await other.stop(None)
+
+
+async def test_a_cancellation_that_comes_with_the_result_is_not_lost() -> None:
+    work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(waiting.within(600, work))
+    await asyncio.sleep(0)  # It waits.
+    work.set_result(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_work_has_ended_when_its_time_is_over() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    with pytest.raises(asyncio.TimeoutError):
+        await waiting.within(0, work())
+    assert ended.is_set()
 
 
 async def test_a_sandbox_that_dies(mortal: Server) -> None:

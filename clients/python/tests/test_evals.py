@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import until
 
 from evalfleet import AsyncClient, exceptions, new_key
 from evalfleet.agent.v1 import event_pb2
+from evalfleet.agent.v1.eval_service_pb2 import GetEvalRequest
+from evalfleet.agent.v1.run_pb2 import WAIT_REASON_HOLD
 
 MODEL = "mockllm/model"
 SCRIPT = {"outputs": [{"contains": "France", "output": "Paris"}, {"contains": "Norway", "output": "no idea"}]}
@@ -153,3 +156,84 @@ async def test_a_run_of_an_agent_with_parameters_is_cancelled(client: AsyncClien
     await run.post("Look in /etc.")
     await run.cancel("enough")
     assert (await run.wait(60)).state == "cancelled"
+
+
+async def test_what_tasks_may_name_is_listed(client: AsyncClient) -> None:
+    scorers = await client.evals.scorers()
+    assert "includes" in [scorer.name for scorer in scorers.scorers]
+    assert "accuracy" in scorers.metrics
+    assert "mean" in scorers.reducers
+    assert "react" in [agent.name.rpartition("/")[2] for agent in await client.runs.agents()]
+    assert "bash" in [tool.info.name for tool in await client.tools.list()]
+
+
+async def test_an_evaluation_is_changed_while_it_runs(client: AsyncClient) -> None:
+    slow = {"outputs": [{"contains": "France", "output": {"text": "Paris", "delay_s": 600}}]}
+    task = {**TASK, "dataset": TASK["dataset"][:1], "tags": ["first"]}
+    evaluation = await client.evals.create(task, model=MODEL, model_args=slow, max_samples=1)
+    changed = await evaluation.update(max_samples=7, metadata={"by": "test"})
+    assert changed is evaluation
+    assert changed.info.spec.max_samples == 7
+    stubs = await client.stubs()
+    whole = await stubs.evals.GetEval(GetEvalRequest(name=evaluation.name, content=True), metadata=client.metadata())
+    assert json.loads(whole.spec.metadata_json) == {"by": "test"}
+    assert list(changed.info.spec.tags) == ["first"]
+    assert not (await evaluation.update(tags=[])).info.spec.tags
+    await evaluation.cancel()
+
+
+def _script(*outputs: Any) -> dict[str, Any]:
+    """A run's specification whose model gives these answers."""
+    return {"model": {"model": MODEL, "modelArgsJson": json.dumps({"outputs": list(outputs)})}}
+
+
+async def test_the_limits_of_a_run_are_changed(client: AsyncClient) -> None:
+    slow = {"contains": "Limited", "output": {"text": "late", "delay_s": 600}}
+    run = await client.runs.create("Limited", agent="generate", spec={**_script(slow), "limits": {"turns": 5}})
+    changed = await run.set_limits({"time": 600, "cost": None, "turns": None, "tokens": 9000})
+    assert changed is run
+    limits = run.info.limits
+    assert (limits.time.seconds, limits.tokens) == (600, 9000)
+    assert not limits.HasField("turns")
+    with pytest.raises(ValueError, match="turn"):
+        await run.set_limits({"turn": 5})
+    await run.cancel()
+
+
+async def test_a_run_is_held_and_resumed(client: AsyncClient) -> None:
+    slow = {"tool_calls": [{"function": "submit", "arguments": {"answer": "done"}}], "delay_s": 0.5}
+    run = await client.runs.create("Hi", agent="react", spec=_script(slow))
+    assert await run.hold("to look") is run
+
+    async def held() -> bool:
+        return (await run.refresh()).info.wait.reason == WAIT_REASON_HOLD
+
+    await until(held)
+    assert (await (await run.resume()).wait(60)).state == "succeeded"
+
+
+async def test_an_agent_is_interrupted_with_a_message(client: AsyncClient) -> None:
+    slow = {"contains": "Wait", "output": {"text": "late", "delay_s": 600}}
+    now = {"contains": "Hurry", "output": {"tool_calls": [{"function": "submit", "arguments": {"answer": "done"}}]}}
+    run = await client.runs.create("Wait", agent="react", spec=_script(now, slow))
+    async for update in run.watch():
+        if update.event.HasField("model_intent"):
+            break
+    await run.interrupt("Hurry up.", reason="too slow")
+    assert (await run.wait(60)).state == "succeeded"
+    assert await run.output() == "done"
+
+
+async def test_one_call_of_a_tool_is_stopped(client: AsyncClient) -> None:
+    calls = [
+        {"tool_calls": [{"id": "slow", "function": "bash", "arguments": {"command": "sleep 600"}}]},
+        {"tool_calls": [{"function": "submit", "arguments": {"answer": "went on"}}]},
+    ]
+    spec = {**_script(*calls), "sandboxes": {"default": {"driver": "local"}}}
+    run = await client.runs.create("Stop it.", agent="react", tools=["bash"], spec=spec)
+    async for update in run.watch():
+        if update.event.HasField("tool_intent"):
+            break
+    await run.cancel_call("slow", reason="enough")
+    assert (await run.wait(60)).state == "succeeded"
+    assert await run.output() == "went on"

@@ -1,26 +1,35 @@
 """Calls of models."""
 
 import asyncio
-import os
-import signal
 import time
 from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import Server, until
 from grpc import aio
 
-from evalfleet import AsyncClient, exceptions, models, new_key
+from evalfleet import AsyncClient, ToolCall, connection, exceptions, new_key, text_of
 from evalfleet.content.v1.content_pb2 import MessageContent
-from evalfleet.messages import Message
+from evalfleet.messages import Message, message
 from evalfleet.model.v1.message_pb2 import ROLE_USER, ChatMessage
 from evalfleet.model.v1.model_service_pb2 import AttachGenerateRequest, StreamGenerateResponse
 
 MODEL = "mockllm/model"
 
 
+async def call(client: AsyncClient, streamed: bool, script: dict[str, Any], timeout: float) -> None:
+    """Calls the model, and reads its answer to the end."""
+    if streamed:
+        async for _ in client.models.stream(MODEL, "Hi", model_args=script, timeout=timeout):
+            pass
+    else:
+        await client.models.generate(MODEL, "Hi", model_args=script, timeout=timeout)
+
+
 async def test_generate_answers(client: AsyncClient) -> None:
-    answer = await client.models.generate(MODEL, "Hi", model_args={"outputs": ["Hello."]})
+    script = {"outputs": ["Hello."]}
+    answer = await client.models.generate(MODEL, "Hi", config={"temperature": 0.5}, model_args=script)
+    assert answer.response.config.temperature == 0.5
     assert str(answer) == answer.text == "Hello."
     assert answer.stop_reason == "stop"
     assert answer.usage.output_tokens > 0
@@ -43,16 +52,26 @@ async def test_closing_the_client_cancels_a_stream_that_was_not_read_to_its_end(
     assert len(cancelled) == 1
 
 
-async def test_a_timeout_holds_although_the_server_is_silent(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "GRACE_SECONDS", 0.1)
+@pytest.mark.parametrize("streamed", [False, True], ids=["call", "stream"])
+async def test_a_timeout_holds_although_the_server_is_silent(
+    mortal: Server, monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    monkeypatch.setattr(connection, "GRACE_SECONDS", 0.1)
     async with AsyncClient(data_dir=mortal.data) as client:
         await client.models.generate(MODEL, "Hi")
-        os.kill(mortal.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(exceptions.DeadlineExceeded):
-                await client.models.generate(MODEL, "Hi", timeout=0.1)
-        finally:
-            os.kill(mortal.pid, signal.SIGCONT)
+        with mortal.frozen(), pytest.raises(exceptions.DeadlineExceeded, match=r"within 0\.2 s"):
+            await call(client, streamed, {}, timeout=0.2)
+
+
+async def test_a_reader_may_take_longer_than_the_time_limit_of_a_stream(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "GRACE_SECONDS", 0)
+    text, timeout = "eight seven six five four three two one", 3
+    pieces = client.models.stream(MODEL, "Hi", model_args={"outputs": [text]}, timeout=timeout)
+    read = (await anext(pieces)).text
+    await asyncio.sleep(timeout)
+    assert read + "".join([piece.text async for piece in pieces]) == text
 
 
 async def test_conversations_are_plain_values(client: AsyncClient) -> None:
@@ -112,6 +131,30 @@ async def test_tools_and_their_calls(client: AsyncClient) -> None:
     assert [(call.function, call.arguments) for call in answer.tool_calls] == [("add", {"a": 3})]
 
 
+def test_the_text_of_a_message() -> None:
+    parts = ["one", {"image": {"media": {"uri": "https://there.example/a.png"}}}, "two"]
+    assert text_of(message({"role": "user", "content": parts})) == "one\ntwo"
+    assert text_of(message("plain")) == "plain"
+
+
+async def test_scripted_answers_are_plain_values(client: AsyncClient) -> None:
+    said = {"text": "Half of", "stop_reason": "max_tokens", "model": "other"}
+    choice = {"message": {"role": "assistant", "content": "No."}, "stop_reason": "content_filter"}
+    refused = {"model": "other", "choices": [choice], "error": "filtered"}
+    called = {
+        "text": "I add.",
+        "tool_calls": [{"id": "c1", "function": "add", "arguments": {"a": 3}}],
+        "model": "other",
+    }
+    script = {"outputs": [said, refused, called]}
+    answers = [await client.models.generate(MODEL, "Scripted", model_args=script) for _ in script["outputs"]]
+    assert [answer.text for answer in answers] == ["Half of", "No.", "I add."]
+    assert [answer.stop_reason for answer in answers] == ["max_tokens", "content_filter", "tool_calls"]
+    assert [answer.response.output.error for answer in answers] == ["", "filtered", ""]
+    assert {answer.response.output.model for answer in answers} == {"other"}
+    assert answers[2].tool_calls == [ToolCall("c1", "add", {"a": 3})]
+
+
 async def test_a_stream_yields_pieces_and_then_the_answer(client: AsyncClient) -> None:
     text = "one two three four five six seven eight"
     pieces = [piece async for piece in client.models.stream(MODEL, "Count.", model_args={"outputs": [text]})]
@@ -149,6 +192,33 @@ async def test_a_cancelled_task_leaves_a_call_with_a_key_of_ones_own(client: Asy
     assert (await client.models.generate(MODEL, "Hi", model_args=slow, key=key)).text == "late"
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["call", "stream"])
+async def test_what_a_cancelled_task_waits_for_is_cancelled_on_the_server(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    chosen = new_key()
+    monkeypatch.setattr("evalfleet.models.new_key", lambda: chosen)
+    slow = {"outputs": [{"contains": "Hi", "output": {"text": "late", "delay_s": 600}}]}
+
+    task = asyncio.create_task(call(client, streamed, slow, timeout=600))
+    stubs = await client.stubs()
+    attach = AttachGenerateRequest(parent="projects/default", request_id=chosen)
+
+    async def running() -> bool:
+        try:
+            return await stubs.models.AttachGenerate(attach, metadata=client.metadata()).read() is not aio.EOF
+        except aio.AioRpcError:
+            return False
+
+    await until(running)
+    task.cancel("by the caller")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.gather(*client._connection._later)
+    with pytest.raises(aio.AioRpcError, match="was cancelled"):
+        _ = [event async for event in stubs.models.AttachGenerate(attach, metadata=client.metadata())]
+
+
 async def test_leaving_a_stream_cancels_its_call(client: AsyncClient) -> None:
     script = {"outputs": [{"text": "word " * 2000, "chunk_delay_s": 0.05}]}
     stream = client.models.stream(MODEL, "Hi", model_args=script)
@@ -159,10 +229,11 @@ async def test_leaving_a_stream_cancels_its_call(client: AsyncClient) -> None:
     await cancelling
 
 
-async def test_a_time_limit_is_an_error_of_its_own_and_a_timeout_error(client: AsyncClient) -> None:
+@pytest.mark.parametrize("streamed", [False, True], ids=["call", "stream"])
+async def test_a_time_limit_is_an_error_of_its_own_and_a_timeout_error(client: AsyncClient, streamed: bool) -> None:
     slow = {"outputs": [{"contains": "Hi", "output": {"text": "late", "delay_s": 600}}]}
     with pytest.raises(TimeoutError) as late:
-        await client.models.generate(MODEL, "Hi", model_args=slow, timeout=0.3)
+        await call(client, streamed, slow, timeout=0.3)
     assert isinstance(late.value, exceptions.DeadlineExceeded)
     assert late.value.reason == "DEADLINE_EXCEEDED"
 

@@ -161,6 +161,8 @@ async def test_folders_are_copied_both_ways(sandbox: AsyncSandbox, tmp_path: Pat
     assert found == {"one.txt", "two.txt", "sub/run.sh"}
     await sandbox.download("work/two.txt", tmp_path / "two.txt")
     assert (tmp_path / "two.txt").read_text() == "2\n"
+    await sandbox.download("a.txt", tmp_path / "back")
+    assert (tmp_path / "back" / "a.txt").read_text() == "hello"
     await sandbox.upload(tmp_path / "two.txt", "copied.txt")
     assert await sandbox.read_text("copied.txt") == "2\n"
 

@@ -101,8 +101,8 @@ async def test_tools_of_every_shape(client: AsyncClient) -> None:
             raise ToolError("it took too long", type="timeout")
         raise ValueError("no good")
 
-    @worker.tool(description="Says much.", parameters={"type": "object", "properties": {}})
-    def large() -> str:
+    @worker.tool(name="large", description="Says much.", parameters={"type": "object", "properties": {}})
+    def much() -> str:
         return "z" * 3_500_000
 
     async with serving(worker):
@@ -116,7 +116,10 @@ async def test_tools_of_every_shape(client: AsyncClient) -> None:
             {"function": "large", "arguments": {}},
         ]
         row, seen = await evaluate(client, calls)
+        served = {tool.info.name: tool for tool in await client.tools.list()}
     assert row["state"] == "succeeded"
+    assert (served["square"].info.description, served["square"].parallel) == ("Squares a number.", True)
+    assert json.loads(served["square"].info.parameters_json)["required"] == ["n"]
     assert seen[:2] == ["144", "4!"]
     assert json.loads(seen[3]) == {"seen": ["a", "b"]}
     assert "it took too long" in seen[4]

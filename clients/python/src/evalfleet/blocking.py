@@ -19,14 +19,19 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import grpc
 
 from evalfleet.agent.v1 import eval_pb2, run_pb2
+from evalfleet.agent.v1.admin_service_pb2 import ServerInfo
+from evalfleet.batches import AsyncBatches
 from evalfleet.blobs import AsyncBlobs
+from evalfleet.cache import AsyncCache
 from evalfleet.client import AsyncClient
 from evalfleet.connection import CLOSE_SECONDS
 from evalfleet.evals import AsyncEval, AsyncEvals
+from evalfleet.limits import AsyncLimits
 from evalfleet.models import AsyncModels
 from evalfleet.runs import AsyncRun, AsyncRuns
 from evalfleet.sandbox.v1 import sandbox_pb2
 from evalfleet.sandboxes import AsyncProcess, AsyncSandbox, AsyncSandboxes, Output
+from evalfleet.tools import AsyncTools
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -44,18 +49,23 @@ class Loop:
         self._thread.start()
         self._closing = threading.Lock()
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it, and waits for its end."""
+    def run(self, work: Coroutine[Any, Any, R], lost: Callable[[R], Coroutine[Any, Any, None]] | None = None) -> R:
+        """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it, and waits for its end.
+
+        If the work was done by then, nobody receives its result: `lost` ends what it has made.
+        """
         if os.getpid() != self._process or self._loop.is_closed():
             work.close()
             if os.getpid() != self._process:
                 raise RuntimeError("this client is of the parent process; make one after the fork")
             raise RuntimeError("the client is closed")
         ended = threading.Event()
+        done: list[R] = []
 
         async def whole() -> R:
             try:
-                return await work
+                done.append(await work)
+                return done[0]
             finally:
                 ended.set()
 
@@ -65,8 +75,10 @@ class Loop:
         except concurrent.futures.CancelledError:
             raise RuntimeError("the client was closed during the call") from None
         except BaseException:
-            if future.cancel():
-                ended.wait(CLOSE_SECONDS)
+            future.cancel()
+            ended.wait(CLOSE_SECONDS)
+            if done and lost is not None:
+                asyncio.run_coroutine_threadsafe(lost(done[0]), self._loop).result(CLOSE_SECONDS)
             raise
 
     def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
@@ -119,6 +131,10 @@ class Twin(Generic[A]):
         return repr(self._twin)
 
 
+S = TypeVar("S", bound=Twin[Any])
+Block = TypeVar("Block", AsyncProcess, AsyncSandbox)
+
+
 def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     """The method that waits for an asynchronous one."""
 
@@ -141,6 +157,22 @@ def making(
     return call
 
 
+def owning(
+    kind: Callable[[Loop, Block], T], method: Callable[Concatenate[A, P], Coroutine[Any, Any, Block]]
+) -> Callable[Concatenate[Any, P], T]:
+    """As `making`, for what lives as long as its block: an interrupt ends what it makes, unless that has a key."""
+
+    async def leave(made: Block) -> None:
+        await made.__aexit__(None, None, None)
+
+    @functools.wraps(method)
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        lost = leave if kwargs.get("key") is None else None
+        return kind(self._loop, self._loop.run(method(self._twin, *args, **kwargs), lost))
+
+    return call
+
+
 def listing(
     kind: Callable[[Loop, R], T], method: Callable[Concatenate[A, P], Coroutine[Any, Any, list[R]]]
 ) -> Callable[Concatenate[Any, P], list[T]]:
@@ -149,6 +181,17 @@ def listing(
     @functools.wraps(method)
     def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
         return [kind(self._loop, found) for found in self._loop.run(method(self._twin, *args, **kwargs))]
+
+    return call
+
+
+def chaining(method: Callable[Concatenate[A, P], Coroutine[Any, Any, A]]) -> Callable[Concatenate[S, P], S]:
+    """The method that waits for an asynchronous one which returns its object, and returns the twin."""
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> S:
+        self._loop.run(method(self._twin, *args, **kwargs))
+        return self
 
     return call
 
@@ -169,7 +212,41 @@ class Models(Twin[AsyncModels]):
     generate = blocking(AsyncModels.generate)
     stream = iterating(AsyncModels.stream)
     count_tokens = blocking(AsyncModels.count_tokens)
+    compact = blocking(AsyncModels.compact)
     list = blocking(AsyncModels.list)
+    get = blocking(AsyncModels.get)
+    providers = blocking(AsyncModels.providers)
+    check = blocking(AsyncModels.check)
+
+
+class Tools(Twin[AsyncTools]):
+    """The tools that tasks and runs may name: AsyncTools, waiting."""
+
+    list = blocking(AsyncTools.list)
+
+
+class Batches(Twin[AsyncBatches]):
+    """The batches of a project: AsyncBatches, waiting."""
+
+    list = blocking(AsyncBatches.list)
+    cancel = blocking(AsyncBatches.cancel)
+
+
+class Limits(Twin[AsyncLimits]):
+    """Limits of model calls: AsyncLimits, waiting."""
+
+    pools = blocking(AsyncLimits.pools)
+    set_pool = blocking(AsyncLimits.set_pool)
+    budgets = blocking(AsyncLimits.budgets)
+    set_budget = blocking(AsyncLimits.set_budget)
+
+
+class Cache(Twin[AsyncCache]):
+    """The cached answers of a project: AsyncCache, waiting."""
+
+    sizes = blocking(AsyncCache.sizes)
+    list = blocking(AsyncCache.list)
+    clear = blocking(AsyncCache.clear)
 
 
 class Blobs(Twin[AsyncBlobs]):
@@ -213,7 +290,7 @@ class Sandbox(Twin[AsyncSandbox]):
     """A sandbox: AsyncSandbox, waiting. At the end of a `with` block it is deleted."""
 
     exec = blocking(AsyncSandbox.exec)
-    start = making(Process, AsyncSandbox.start)
+    start = owning(Process, AsyncSandbox.start)
     read = blocking(AsyncSandbox.read)
     read_text = blocking(AsyncSandbox.read_text)
     write = blocking(AsyncSandbox.write)
@@ -259,7 +336,7 @@ class Sandbox(Twin[AsyncSandbox]):
 class Sandboxes(Twin[AsyncSandboxes]):
     """The sandboxes of a project: AsyncSandboxes, waiting."""
 
-    create = making(Sandbox, AsyncSandboxes.create)
+    create = owning(Sandbox, AsyncSandboxes.create)
     get = making(Sandbox, AsyncSandboxes.get)
     drivers = blocking(AsyncSandboxes.drivers)
     list = listing(Sandbox, AsyncSandboxes.list)
@@ -268,10 +345,15 @@ class Sandboxes(Twin[AsyncSandboxes]):
 class Eval(Twin[AsyncEval]):
     """An evaluation: AsyncEval, waiting."""
 
+    refresh = chaining(AsyncEval.refresh)
+    wait = chaining(AsyncEval.wait)
     watch = iterating(AsyncEval.watch)
     samples = blocking(AsyncEval.samples)
     results = blocking(AsyncEval.results)
     metrics = blocking(AsyncEval.metrics)
+    cancel = chaining(AsyncEval.cancel)
+    resume = chaining(AsyncEval.resume)
+    update = chaining(AsyncEval.update)
     delete = blocking(AsyncEval.delete)
     save_log = blocking(AsyncEval.save_log)
 
@@ -295,26 +377,6 @@ class Eval(Twin[AsyncEval]):
         """Whether it has ended, as the last call found it."""
         return self._twin.ended
 
-    def refresh(self) -> Eval:
-        """Asks for its state."""
-        self._loop.run(self._twin.refresh())
-        return self
-
-    def wait(self, timeout: float | None = None) -> Eval:
-        """Waits until it has ended: `state` says how. After `timeout` seconds it raises DeadlineExceeded."""
-        self._loop.run(self._twin.wait(timeout))
-        return self
-
-    def cancel(self, reason: str = "") -> Eval:
-        """Stops it. It can be resumed."""
-        self._loop.run(self._twin.cancel(reason))
-        return self
-
-    def resume(self) -> Eval:
-        """Continues it after a cancel or a failure."""
-        self._loop.run(self._twin.resume())
-        return self
-
 
 class Evals(Twin[AsyncEvals]):
     """The evaluations of a project: AsyncEvals, waiting."""
@@ -322,15 +384,24 @@ class Evals(Twin[AsyncEvals]):
     create = making(Eval, AsyncEvals.create)
     get = making(Eval, AsyncEvals.get)
     list = listing(Eval, AsyncEvals.list)
+    scorers = blocking(AsyncEvals.scorers)
 
 
 class Run(Twin[AsyncRun]):
     """A run: AsyncRun, waiting."""
 
+    refresh = chaining(AsyncRun.refresh)
+    wait = chaining(AsyncRun.wait)
     output = blocking(AsyncRun.output)
     messages = blocking(AsyncRun.messages)
     watch = iterating(AsyncRun.watch)
     post = blocking(AsyncRun.post)
+    interrupt = blocking(AsyncRun.interrupt)
+    cancel_call = blocking(AsyncRun.cancel_call)
+    hold = chaining(AsyncRun.hold)
+    resume = chaining(AsyncRun.resume)
+    set_limits = chaining(AsyncRun.set_limits)
+    cancel = chaining(AsyncRun.cancel)
     delete = blocking(AsyncRun.delete)
 
     @property
@@ -353,21 +424,6 @@ class Run(Twin[AsyncRun]):
         """Whether it has ended, as the last call found it."""
         return self._twin.ended
 
-    def refresh(self, *, full: bool = False) -> Run:
-        """Asks for its state; with `full` also for conversation, output and store."""
-        self._loop.run(self._twin.refresh(full=full))
-        return self
-
-    def wait(self, timeout: float | None = None) -> Run:
-        """Waits until it has ended: `state` says how. After `timeout` seconds it raises DeadlineExceeded."""
-        self._loop.run(self._twin.wait(timeout))
-        return self
-
-    def cancel(self, reason: str = "") -> Run:
-        """Ends it."""
-        self._loop.run(self._twin.cancel(reason))
-        return self
-
 
 class Runs(Twin[AsyncRuns]):
     """The runs of a project: AsyncRuns, waiting."""
@@ -375,6 +431,7 @@ class Runs(Twin[AsyncRuns]):
     create = making(Run, AsyncRuns.create)
     get = making(Run, AsyncRuns.get)
     list = listing(Run, AsyncRuns.list)
+    agents = blocking(AsyncRuns.agents)
 
 
 class Client:
@@ -422,7 +479,11 @@ class Client:
         self.sandboxes = Sandboxes(self._loop, self._twin.sandboxes)
         self.evals = Evals(self._loop, self._twin.evals)
         self.runs = Runs(self._loop, self._twin.runs)
+        self.tools = Tools(self._loop, self._twin.tools)
         self.blobs = Blobs(self._loop, self._twin.blobs)
+        self.batches = Batches(self._loop, self._twin.batches)
+        self.limits = Limits(self._loop, self._twin.limits)
+        self.cache = Cache(self._loop, self._twin.cache)
         atexit.register(self.close)  # A generator that is collected later would wait for a thread that has ended.
 
     def __enter__(self) -> Client:
@@ -441,6 +502,10 @@ class Client:
     def server(self) -> str:
         """The server's address."""
         return self._loop.run(self._twin.server())
+
+    def info(self) -> ServerInfo:
+        """What the server is: its version, its services, its default driver."""
+        return self._loop.run(self._twin.info())
 
     def close(self) -> None:
         """Ends the connection, and the server if this client has started it. Closing again has no effect.

@@ -7,13 +7,18 @@ from types import TracebackType
 
 import grpc
 
+from evalfleet.agent.v1.admin_service_pb2 import GetServerInfoRequest, ServerInfo
+from evalfleet.batches import AsyncBatches
 from evalfleet.blobs import AsyncBlobs
+from evalfleet.cache import AsyncCache
 from evalfleet.connection import Connection, Stubs
 from evalfleet.discovery import Place
 from evalfleet.evals import AsyncEvals
+from evalfleet.limits import AsyncLimits
 from evalfleet.models import AsyncModels
 from evalfleet.runs import AsyncRuns
 from evalfleet.sandboxes import AsyncSandboxes
+from evalfleet.tools import AsyncTools
 
 
 class AsyncClient:
@@ -35,7 +40,8 @@ class AsyncClient:
             program. `close` stops that server.
         patience: Seconds for which calls bear with a server that is away or restarts, before they raise
             ServerUnreachable.
-        credentials: Credentials of TLS; default: the connection is not encrypted, which is right on one machine.
+        credentials: Credentials of TLS, such as `grpc.ssl_channel_credentials()`, for a proxy with TLS in front of the
+            server; default: the connection is not encrypted, which is right on one machine.
     """
 
     def __init__(
@@ -56,7 +62,11 @@ class AsyncClient:
         self.sandboxes = AsyncSandboxes(self._connection)
         self.evals = AsyncEvals(self._connection)
         self.runs = AsyncRuns(self._connection)
+        self.tools = AsyncTools(self._connection)
         self.blobs = AsyncBlobs(self._connection)
+        self.batches = AsyncBatches(self._connection)
+        self.limits = AsyncLimits(self._connection)
+        self.cache = AsyncCache(self._connection)
 
     async def __aenter__(self) -> AsyncClient:
         await self._connection.stubs()
@@ -74,6 +84,10 @@ class AsyncClient:
     async def server(self) -> str:
         """The server's address."""
         return (await self._connection.server()).address
+
+    async def info(self) -> ServerInfo:
+        """What the server is: its version, its services, its default driver."""
+        return await self._connection.call(lambda stubs: stubs.admin.GetServerInfo, GetServerInfoRequest())
 
     async def stubs(self) -> Stubs:
         """The generated stubs, for calls that this package does not wrap.

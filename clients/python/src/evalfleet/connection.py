@@ -15,18 +15,20 @@ from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import Message
 from grpc import aio
 
-from evalfleet import offload
+from evalfleet import offload, waiting
 from evalfleet._error import EvalfleetError, from_rpc
-from evalfleet.agent.v1 import eval_service_pb2, run_service_pb2
+from evalfleet.agent.v1 import admin_service_pb2, eval_service_pb2, run_service_pb2
+from evalfleet.agent.v1.admin_service_pb2_grpc import AdminServiceStub
 from evalfleet.agent.v1.eval_service_pb2_grpc import EvalServiceStub
 from evalfleet.agent.v1.run_service_pb2_grpc import RunServiceStub
 from evalfleet.blob.v1 import blob_service_pb2
 from evalfleet.blob.v1.blob_service_pb2_grpc import BlobServiceStub
 from evalfleet.content.v1.content_pb2 import BlobRef
 from evalfleet.discovery import Place, Server, StartedServer
-from evalfleet.exceptions import DeadlineExceeded, NotBuiltYet, ServerUnreachable
-from evalfleet.model.v1 import model_service_pb2
-from evalfleet.model.v1.model_service_pb2_grpc import ModelServiceStub
+from evalfleet.exceptions import DeadlineExceeded, NotBuiltYet, ServerUnreachable, ServerUntrusted
+from evalfleet.model.v1 import batch_service_pb2, model_service_pb2
+from evalfleet.model.v1.batch_service_pb2_grpc import BatchServiceStub
+from evalfleet.model.v1.model_service_pb2_grpc import CacheServiceStub, LimitServiceStub, ModelServiceStub
 from evalfleet.sandbox.v1 import sandbox_service_pb2
 from evalfleet.sandbox.v1.sandbox_service_pb2_grpc import SandboxServiceStub
 from evalfleet.tool.v1 import tool_service_pb2
@@ -57,15 +59,21 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # How long a connection may take to come about, however short the pause before the next attempt is.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 3_000),
     # Each client has its own connection, so that closing one ends no other's.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
+# What gRPC writes of a certificate without a trusted CA, one for another host, and a server without TLS.
+_TLS_FAULTS = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed", "WRONG_VERSION_NUMBER")
+
 _SERVICES = [
     service
     for file in (
+        admin_service_pb2,
+        batch_service_pb2,
         blob_service_pb2,
         eval_service_pb2,
         model_service_pb2,
@@ -89,27 +97,16 @@ def repeatable(request: Message) -> bool:
     return request.DESCRIPTOR.full_name in _IDEMPOTENT or bool(getattr(request, "request_id", ""))
 
 
-async def cancellable(call: Awaitable[Result]) -> Result:
-    """Waits for a call of gRPC, and passes a cancellation on as it came.
-
-    gRPC raises a CancelledError of its own in its place. Bounds that know their cancellation again, such as those of
-    anyio, would let that one pass and end more than they bound.
-    """
-    waiting = asyncio.ensure_future(call)
-    try:
-        await asyncio.wait({waiting})
-    except asyncio.CancelledError:
-        waiting.cancel()
-        raise
-    return waiting.result()
-
-
 class Stubs:
-    """The generated stubs of the services, for calls that the rest of the package does not wrap."""
+    """The generated stubs of the services that are built, for calls that the rest of the package does not wrap."""
 
     def __init__(self, channel: aio.Channel) -> None:
+        self.admin = AdminServiceStub(channel)
+        self.batches = BatchServiceStub(channel)
         self.blobs = BlobServiceStub(channel)
+        self.cache = CacheServiceStub(channel)
         self.evals = EvalServiceStub(channel)
+        self.limits = LimitServiceStub(channel)
         self.models = ModelServiceStub(channel)
         self.runs = RunServiceStub(channel)
         self.sandboxes = SandboxServiceStub(channel)
@@ -159,6 +156,10 @@ class Connection:
         self._background: set[asyncio.Task[None]] = set()
         self._effects: dict[object, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._closed = False
+
+    def name(self, collection: str, name: str) -> str:
+        """The whole name of a resource of the project, which may be given as its last part."""
+        return name if "/" in name else f"{self.parent}/{collection}/{name}"
 
     async def server(self) -> Server:
         """The server, which is started if there is none and the client was made with `start`."""
@@ -241,9 +242,10 @@ class Connection:
     ) -> Response:
         """Makes a call, again if it is cut and may be repeated. Large values of its messages travel as blobs.
 
-        `timeout` bounds all of it, in seconds; then it raises `DeadlineExceeded`.
+        `timeout` is the time limit in the request, in seconds, which the server enforces. If its answer does not arrive
+        in that time and GRACE_SECONDS more, this raises `DeadlineExceeded`.
         """
-        return await self.within(timeout, self._call(method, request))
+        return await self.within(timeout, self._call(method, request), grace=GRACE_SECONDS)
 
     async def _call(
         self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
@@ -268,7 +270,7 @@ class Connection:
         while True:
             stubs = await self.stubs()
             try:
-                return await cancellable(send(stubs))
+                return await waiting.within(None, send(stubs))
             except aio.AioRpcError as error:
                 await attempts.bear(error)
             except asyncio.CancelledError:
@@ -301,7 +303,7 @@ class Connection:
             messages = stream.__aiter__()
             try:
                 while True:
-                    message = await asyncio.wait_for(cancellable(messages.__anext__()), quiet)
+                    message = await waiting.within(quiet, messages.__anext__())
                     attempts.succeeded()
                     yield await offload.take(message, self._get_blob)
             except StopAsyncIteration:
@@ -318,16 +320,33 @@ class Connection:
             finally:
                 stream.cancel()
 
-    async def within(self, timeout: float | None, work: Coroutine[Any, Any, Result]) -> Result:
-        """Bounds work in time."""
+    async def within(self, timeout: float | None, work: Awaitable[Result], *, grace: float = 0.0) -> Result:
+        """Waits for work until `timeout` and `grace` are over, in seconds; then it raises `DeadlineExceeded`."""
+        if timeout is None:
+            return await work
         try:
-            return await asyncio.wait_for(work, timeout)
+            return await waiting.within(timeout + grace, work)
         except asyncio.TimeoutError as late:
             if isinstance(late, EvalfleetError):
                 raise
             raise DeadlineExceeded(
                 f"the call did not end within {timeout:g} s", code=grpc.StatusCode.DEADLINE_EXCEEDED
             ) from None
+
+    async def each_within(self, timeout: float | None, items: AsyncIterator[Result]) -> AsyncIterator[Result]:
+        """Yields the items of a call with a time limit in its request, which is that of `call`.
+
+        Only the time spent waiting for items counts: a reader may take its time with what has arrived.
+        """
+        waited = 0.0
+        while True:
+            begun = time.monotonic()
+            try:
+                item = await self.within(timeout, items.__anext__(), grace=GRACE_SECONDS - waited)
+            except StopAsyncIteration:
+                return
+            waited += time.monotonic() - begun
+            yield item
 
     def _raise_if_cut(self) -> None:
         """Handles a CancelledError from gRPC, which cancels the calls of a channel that `close` closes.
@@ -458,6 +477,11 @@ class Attempts:
         server = self._connection._server
         if failure.reason or server is None:
             return failure
+        if any(fault in failure.message for fault in _TLS_FAULTS):
+            return ServerUntrusted(
+                f"the TLS connection to {server.address} fails ({failure.message}); the server needs a certificate for "
+                "this host that a CA of `credentials` has signed"
+            )
         if failure.code is grpc.StatusCode.UNAVAILABLE:
             return ServerUnreachable(
                 f"the server at {server.address} does not answer ({failure.message}); "

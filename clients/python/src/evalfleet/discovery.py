@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evalfleet import waiting
 from evalfleet.exceptions import ServerUnreachable, TokenInvalid
 
 _ADDRESS = re.compile(r"(\[[^\]/\s]+\]|[^:/\s]+):\d{1,5}")
@@ -144,7 +145,7 @@ class StartedServer:
         )
         started = cls(process)
         try:
-            await asyncio.wait_for(started._serving(), START_SECONDS)
+            await waiting.within(START_SECONDS, started._serving())
         except BaseException:
             await started.stop()
             raise

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 
+from evalfleet import files
 from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, run_pb2, score_pb2
 from evalfleet.blobs import AsyncBlobs
 from evalfleet.connection import Connection, Stream, Stubs
@@ -115,8 +117,7 @@ class AsyncEvals:
 
     async def get(self, name: str) -> AsyncEval:
         """An evaluation by its name, `projects/…/evals/…`, or the last part of it."""
-        name = name if "/" in name else f"{self._connection.parent}/evals/{name}"
-        request = eval_service_pb2.GetEvalRequest(name=name)
+        request = eval_service_pb2.GetEvalRequest(name=self._connection.name("evals", name))
         return AsyncEval(self._connection, await self._connection.call(lambda stubs: stubs.evals.GetEval, request))
 
     async def list(self) -> list[AsyncEval]:
@@ -124,6 +125,11 @@ class AsyncEvals:
         request = eval_service_pb2.ListEvalsRequest(parent=self._connection.parent, page_size=1000)
         pages = self._connection.pages(lambda stubs: stubs.evals.ListEvals, request)
         return [AsyncEval(self._connection, found) async for page in pages for found in page.evals]
+
+    async def scorers(self) -> eval_service_pb2.ListScorersResponse:
+        """The scorers that tasks may name, with the schemas of their parameters, and the metrics and reducers."""
+        request = eval_service_pb2.ListScorersRequest(parent=self._connection.parent)
+        return await self._connection.call(lambda stubs: stubs.evals.ListScorers, request)
 
 
 class AsyncEval:
@@ -241,6 +247,31 @@ class AsyncEval:
         self.info = await self._connection.call(lambda stubs: stubs.evals.ResumeEval, request)
         return self
 
+    async def update(
+        self,
+        *,
+        max_samples: int | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AsyncEval:
+        """Changes what may change while it runs. What is None stays.
+
+        Args:
+            max_samples: Samples that run at once.
+            tags: Its tags.
+            metadata: Its metadata.
+        """
+        changed: dict[str, Any] = {"max_samples": max_samples, "tags": tags}
+        if metadata is not None:
+            changed["metadata_json"] = json.dumps(dict(metadata))
+        changed = {field: value for field, value in changed.items() if value is not None}
+        request = eval_service_pb2.UpdateEvalRequest(
+            eval=eval_pb2.Eval(name=self.name, spec=eval_pb2.EvalSpec(**changed)),
+            update_mask=FieldMask(paths=[f"spec.{field}" for field in changed]),
+        )
+        self.info = await self._connection.call(lambda stubs: stubs.evals.UpdateEval, request)
+        return self
+
     async def delete(self) -> None:
         """Deletes it, with the journals of all its runs. It must have ended."""
         request = eval_service_pb2.DeleteEvalRequest(name=self.name)
@@ -249,24 +280,24 @@ class AsyncEval:
     async def save_log(self, path: str | os.PathLike[str], *, model_index: int = 0) -> Path:
         """Writes its log for Inspect, with the finished samples, and returns where.
 
-        A folder gets a file of the log's own name; a path that ends in `.json` gets JSON. A log has one model, so an
-        evaluation of several models needs `model_index`, from 1.
+        A folder gets a file of the log's own name; a path that ends in `.json` gets JSON. An existing file is replaced
+        when the log is complete. A log has one model, so an evaluation of several models needs `model_index`, from 1.
         """
-        target, chunks, file_name = Path(path), bytearray(), ""
+        target, file_name = Path(path), ""
         form = eval_service_pb2.LOG_FORMAT_JSON if target.suffix == ".json" else eval_service_pb2.LOG_FORMAT_EVAL
         request = eval_service_pb2.ExportEvalRequest(name=self.name, format=form, model=model_index)
+        with files.replacing(target) as log:
 
-        def reopen(stubs: Stubs) -> Stream[eval_service_pb2.ExportEvalResponse]:
-            chunks.clear()
-            return stubs.evals.ExportEval(request, metadata=self._connection.metadata())
+            def reopen(stubs: Stubs) -> Stream[eval_service_pb2.ExportEvalResponse]:
+                log.restart()
+                return stubs.evals.ExportEval(request, metadata=self._connection.metadata())
 
-        async for piece in self._connection.follow(reopen):
-            file_name = piece.file_name or file_name
-            chunks += piece.chunk
-        if target.is_dir():
-            target = target / Path(file_name).name
-        target.write_bytes(chunks)
-        return target
+            async for piece in self._connection.follow(reopen):
+                file_name = piece.file_name or file_name
+                log.write(piece.chunk)
+            if target.is_dir():
+                log.target = target / Path(file_name).name
+        return log.target
 
 
 def _missing_file(failure: InvalidRequest, request: eval_service_pb2.CreateEvalFromTaskRequest) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -21,19 +22,35 @@ def chunks(body: bytes | Path) -> Iterator[bytes]:
             yield chunk
 
 
+class Replacement:
+    """A file that is being received. When it is complete it takes the place of `target`."""
+
+    def __init__(self, file: BinaryIO, target: Path) -> None:
+        self._file = file
+        self.target = target
+
+    def write(self, chunk: bytes) -> None:
+        """Adds a chunk at the end."""
+        self._file.write(chunk)
+
+    def restart(self) -> None:
+        """Empties it, to be received from its beginning again."""
+        self._file.seek(0)
+        self._file.truncate()
+
+
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of the target at the end of the block, unless the block fails."""
-    part = target.with_name(f".{target.name}.part")
+def replacing(target: Path) -> Iterator[Replacement]:
+    """A file that takes the place of the target at the end of the block. If the block fails, nothing has changed.
+
+    It is written beside the target. If that is a folder, it is written there, and the block sets the `target` to a path
+    in the folder.
+    """
+    part = (target if target.is_dir() else target.parent) / f".evalfleet-{uuid.uuid4().hex}.part"
     try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(target)
+        with part.open("xb") as file:
+            replacement = Replacement(file, target)
+            yield replacement
+        part.replace(replacement.target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def restart(file: BinaryIO) -> None:
-    """Empties a file that is written from its beginning again."""
-    file.seek(0)
-    file.truncate()

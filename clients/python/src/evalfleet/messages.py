@@ -110,10 +110,11 @@ def _arguments(call: tool_pb2.ToolCall) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def text_of(content: MessageContent) -> str:
-    """The text of a content; parts of other kinds are left out."""
+def text_of(message: ChatMessage) -> str:
+    """The text of a message: its texts, one below the other, without parts of other kinds."""
+    content = message.content
     if content.WhichOneof("form") == "list":
-        return "".join(part.text.text for part in content.list.parts if part.WhichOneof("part") == "text")
+        return "\n".join(part.text.text for part in content.list.parts if part.WhichOneof("part") == "text")
     return content.text
 
 
@@ -171,7 +172,7 @@ class Answer:
     @property
     def text(self) -> str:
         """The text of the first choice."""
-        return self.response.output.completion or text_of(self.message.content)
+        return self.response.output.completion or text_of(self.message)
 
     @property
     def message(self) -> ChatMessage:

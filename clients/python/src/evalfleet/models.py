@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+from grpc import aio
+
+from evalfleet import durations
 from evalfleet import messages as plain
-from evalfleet.connection import GRACE_SECONDS, Connection, Stream, Stubs
+from evalfleet.connection import Connection, Stream, Stubs
 from evalfleet.exceptions import EffectIndeterminate
 from evalfleet.keys import new_key
 from evalfleet.messages import Answer, Conversation
 from evalfleet.model.v1 import model_service_pb2 as pb
 from evalfleet.model.v1.config_pb2 import GenerateConfig
+from evalfleet.model.v1.message_pb2 import ROLE_SYSTEM, ChatMessage
 from evalfleet.tool.v1.tool_pb2 import ToolChoice, ToolInfo
+
+Call = TypeVar("Call", pb.GenerateRequest, pb.CompactRequest)
+Response = TypeVar("Response", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -68,12 +76,7 @@ class AsyncModels:
             request: Further members of the request, which the arguments override.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
-        bound = None if timeout is None else timeout + GRACE_SECONDS
-        with self._connection.effect((lambda: self._cancel(call.request_id)) if key is None else None):
-            response = await self._connection.call(lambda stubs: stubs.models.Generate, call, timeout=bound)
-        if key is None:
-            self._connection.later(self._release(call.request_id))
-        return Answer(response)
+        return Answer(await self._effect(lambda stubs: stubs.models.Generate, call, timeout=timeout, key=key))
 
     async def stream(
         self,
@@ -95,7 +98,6 @@ class AsyncModels:
         Leaving the iteration cancels the call, unless it has a key of yours.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
-        call = await self._connection.fit(call)
         cursor, done = "", False
 
         def reopen(stubs: Stubs) -> Stream[pb.StreamGenerateResponse]:
@@ -106,7 +108,8 @@ class AsyncModels:
             return stubs.models.AttachGenerate(attach, metadata=metadata)
 
         async def follow() -> AsyncIterator[pb.StreamGenerateResponse]:
-            nonlocal cursor
+            nonlocal call, cursor
+            call = await self._connection.fit(call)
             while True:
                 try:
                     async for event in self._connection.follow(reopen):
@@ -123,7 +126,7 @@ class AsyncModels:
             return self._release(call.request_id) if done else self._cancel(call.request_id)
 
         with self._connection.effect(end if key is None else None):
-            async for event in follow():
+            async for event in self._connection.each_within(timeout, follow()):
                 cursor = event.cursor or cursor
                 kind = event.WhichOneof("event")
                 if kind == "delta":
@@ -151,6 +154,77 @@ class AsyncModels:
             tools=[plain.tool_of(tool) for tool in tools],
         )
         return await self._connection.call(lambda stubs: stubs.models.CountTokens, request)
+
+    async def compact(
+        self,
+        model: str,
+        messages: Conversation,
+        *,
+        instructions: str = "",
+        tools: Sequence[Mapping[str, Any] | ToolInfo] = (),
+        config: Mapping[str, Any] | GenerateConfig | None = None,
+        model_args: Mapping[str, Any] | None = None,
+        account: str = "",
+        timeout: float | None = None,
+        key: str | None = None,
+    ) -> list[ChatMessage]:
+        """Shortens a conversation by the provider's own compaction, and returns the messages to continue with.
+
+        These are the system messages of the conversation and, in place of all others, data that only the same provider
+        reads: send them unchanged, before those that follow. A provider, model or server without compaction raises
+        CapabilityUnsupported.
+
+        Args:
+            model: The model, such as `openai/gpt-5`.
+            messages: The conversation, as for `generate`.
+            instructions: What to preserve; default: the provider's own instructions.
+            tools: Tools on offer in the conversation, which some providers require for its calls.
+            config: How to generate, as for `generate`.
+            model_args: Arguments of the provider.
+            account: The provider's account; default `default`.
+            timeout: Seconds for the whole call with its retries; then it raises DeadlineExceeded.
+            key: A key of your own, as for `generate`.
+        """
+        conversation = plain.conversation(messages)
+        call = pb.CompactRequest(
+            parent=self._connection.parent,
+            request_id=key or new_key(),
+            model=model,
+            messages=conversation,
+            instructions=instructions,
+            tools=[plain.tool_of(tool) for tool in tools],
+            config=plain.config_of(config),
+            model_args_json=json.dumps(dict(model_args)) if model_args else "",
+            account=account,
+            timeout=durations.of_seconds(timeout),
+        )
+        compacted = await self._effect(lambda stubs: stubs.models.Compact, call, timeout=timeout, key=key)
+        return [*(message for message in conversation if message.role == ROLE_SYSTEM), *compacted.messages]
+
+    async def get(self, model: str) -> pb.Model:
+        """What is known of a model, such as `openai/gpt-4o`: its limits, capabilities and prices."""
+        provider, _, name = model.partition("/")
+        request = pb.GetModelRequest(name=f"providers/{provider}/models/{name}")
+        return await self._connection.call(lambda stubs: stubs.models.GetModel, request)
+
+    async def providers(self) -> list[pb.Provider]:
+        """The providers, each with the accounts that this project may use, and whether these have keys."""
+        request = pb.ListProvidersRequest(parent=self._connection.parent, page_size=1000)
+        pages = self._connection.pages(lambda stubs: stubs.models.ListProviders, request)
+        return [provider async for page in pages for provider in page.providers]
+
+    async def check(self, model: str = "", *, provider: str = "", account: str = "") -> list[pb.AccountCheck]:
+        """Asks the vendors whether accounts can be used, for each of their keys. No model is called.
+
+        A check that fails is a result, whose `failed` is true, and no exception.
+
+        Args:
+            model: Only accounts of this model's provider, and whether the vendor lists the model.
+            provider: Only accounts of this provider.
+            account: Only the account of this name.
+        """
+        request = pb.CheckAccountsRequest(model=model, provider=provider, account=account)
+        return list((await self._connection.call(lambda stubs: stubs.models.CheckAccounts, request)).checks)
 
     async def list(self, provider: str = "") -> list[pb.Model]:
         """The models with known names, of all providers or of one. Providers accept other names too."""
@@ -188,8 +262,24 @@ class AsyncModels:
             )
         )
         if timeout is not None:
-            call.timeout.FromNanoseconds(round(timeout * 1e9))
+            call.timeout.CopyFrom(durations.of_seconds(timeout))
         return call
+
+    async def _effect(
+        self,
+        method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Call, Response]],
+        call: Call,
+        *,
+        timeout: float | None,
+        key: str | None,
+    ) -> Response:
+        """Makes a call of a model. Unless its key is the caller's it ends with its task, and its result is not kept."""
+        own: str = call.request_id
+        with self._connection.effect((lambda: self._cancel(own)) if key is None else None):
+            response = await self._connection.call(method, call, timeout=timeout)
+        if key is None:
+            self._connection.later(self._release(own))
+        return response
 
     async def _cancel(self, key: str) -> None:
         await self._connection.call(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from evalfleet import messages as plain
 from evalfleet.agent.v1 import run_pb2, run_service_pb2
@@ -68,9 +69,14 @@ class AsyncRuns:
 
     async def get(self, name: str) -> AsyncRun:
         """A run by its name, `projects/…/runs/…`, or the last part of it."""
-        name = name if "/" in name else f"{self._connection.parent}/runs/{name}"
-        request = run_service_pb2.GetRunRequest(name=name)
+        request = run_service_pb2.GetRunRequest(name=self._connection.name("runs", name))
         return AsyncRun(self._connection, await self._connection.call(lambda stubs: stubs.runs.GetRun, request))
+
+    async def agents(self) -> list[run_pb2.Agent]:
+        """The agents and solvers that tasks and runs may name, with the schemas of their parameters."""
+        request = run_service_pb2.ListAgentsRequest(parent=self._connection.parent, page_size=1000)
+        pages = self._connection.pages(lambda stubs: stubs.runs.ListAgents, request)
+        return [agent async for page in pages for agent in page.agents]
 
     async def list(self, *, eval: str = "", labels: Mapping[str, str] | None = None) -> list[AsyncRun]:
         """The runs, newest first: all, or those of an evaluation or with all of these labels."""
@@ -165,6 +171,51 @@ class AsyncRun:
         """Puts a message before the agent's next turn."""
         request = run_service_pb2.PostMessageRequest(name=self.name, text=text, request_id=new_key())
         await self._connection.call(lambda stubs: stubs.runs.PostMessage, request)
+
+    async def interrupt(self, text: str = "", *, reason: str = "") -> None:
+        """Ends the agent's turn: its work in flight is stopped, and its answer is discarded.
+
+        The agent continues with the text as a message of the user; without one it waits for `post`.
+        """
+        request = run_service_pb2.InterruptRunRequest(name=self.name, text=text, reason=reason, request_id=new_key())
+        await self._connection.call(lambda stubs: stubs.runs.InterruptRun, request)
+
+    async def cancel_call(self, call_id: str, *, reason: str = "") -> None:
+        """Stops a tool call that runs, by the id that events show. The model sees a timeout, and the run continues."""
+        request = run_service_pb2.CancelCallRequest(
+            name=self.name, call_id=call_id, reason=reason, request_id=new_key()
+        )
+        await self._connection.call(lambda stubs: stubs.runs.CancelCall, request)
+
+    async def hold(self, reason: str = "") -> AsyncRun:
+        """Lets the current step end, and starts no further one until `resume`."""
+        request = run_service_pb2.HoldRunRequest(name=self.name, reason=reason, request_id=new_key())
+        self.info = await self._connection.call(lambda stubs: stubs.runs.HoldRun, request)
+        return self
+
+    async def resume(self) -> AsyncRun:
+        """Continues it after `hold`, or when it waits for a decision: the lost effect is then repeated."""
+        request = run_service_pb2.ResumeRunRequest(name=self.name, request_id=new_key())
+        self.info = await self._connection.call(lambda stubs: stubs.runs.ResumeRun, request)
+        return self
+
+    async def set_limits(self, limits: Mapping[str, float | None]) -> AsyncRun:
+        """Changes limits while it runs, such as `{"turns": 50, "time": 600, "cost": None}`; None lifts one.
+
+        Limits are `messages`, `tokens`, `turns`, `cost` in dollars, `time` and `working_time` in seconds. Others stay;
+        `info.limits` has those in force.
+        """
+        given = {
+            limit: f"{value:.9f}s" if limit in ("time", "working_time") else value
+            for limit, value in limits.items()
+            if value is not None
+        }
+        made = plain.parse(given, run_pb2.RunLimits())
+        request = run_service_pb2.RetuneLimitsRequest(
+            name=self.name, limits=made, update_mask=FieldMask(paths=list(limits)), request_id=new_key()
+        )
+        self.info = await self._connection.call(lambda stubs: stubs.runs.RetuneLimits, request)
+        return self
 
     async def cancel(self, reason: str = "") -> AsyncRun:
         """Ends it: no further effect of its agent starts."""

@@ -11,10 +11,8 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Literal, Union
 
-from google.protobuf.duration_pb2 import Duration
-
-from evalfleet import files
-from evalfleet.connection import GRACE_SECONDS, Connection, Stream, Stubs
+from evalfleet import durations, files
+from evalfleet.connection import Connection, Stream, Stubs
 from evalfleet.exceptions import EvalfleetError, FileNotFound, InvalidPath, SandboxTerminated
 from evalfleet.keys import new_key
 from evalfleet.sandbox.v1 import sandbox_pb2
@@ -139,19 +137,26 @@ class AsyncSandboxes:
             made.CopyFrom(spec)
         made.MergeFrom(
             sandbox_pb2.SandboxSpec(
-                driver=driver, image=image, setup=setup, env=env, workdir=workdir, user=user, labels=labels
+                driver=driver,
+                image=image,
+                setup=setup,
+                env=env,
+                workdir=workdir,
+                user=user,
+                labels=labels,
+                files=[_file(path, content) for path, content in (files or {}).items()],
             )
         )
-        for path, content in (files or {}).items():
-            made.files.append(_file(path, content))
         if lease is not None:
-            made.lease.CopyFrom(_seconds(lease))
-        request = pb.CreateSandboxRequest(parent=self._connection.parent, spec=made, request_id=key or new_key())
-        if timeout is not None:
-            request.timeout.CopyFrom(_seconds(timeout))
-        bound = None if timeout is None else timeout + GRACE_SECONDS
+            made.lease.CopyFrom(durations.of_seconds(lease))
+        request = pb.CreateSandboxRequest(
+            parent=self._connection.parent,
+            spec=made,
+            request_id=key or new_key(),
+            timeout=durations.of_seconds(timeout),
+        )
         with self._connection.effect((lambda: self._cancel(request.request_id)) if key is None else None):
-            created = await self._connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, request, timeout=bound)
+            created = await self._connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, request, timeout=timeout)
         sandbox = AsyncSandbox(self._connection, created)
         sandbox.hold()
         return sandbox
@@ -161,9 +166,10 @@ class AsyncSandboxes:
 
         Its lease is renewed only after `hold`.
         """
-        name = name if "/" in name else f"{self._connection.parent}/sandboxes/{name}"
-        found = await self._connection.call(lambda stubs: stubs.sandboxes.GetSandbox, pb.GetSandboxRequest(name=name))
-        return AsyncSandbox(self._connection, found)
+        request = pb.GetSandboxRequest(name=self._connection.name("sandboxes", name))
+        return AsyncSandbox(
+            self._connection, await self._connection.call(lambda stubs: stubs.sandboxes.GetSandbox, request)
+        )
 
     async def drivers(self) -> list[pb.Driver]:
         """The configured drivers, with what isolates their sandboxes on this machine."""
@@ -237,7 +243,7 @@ class AsyncSandbox:
 
     async def _renew(self, lease: float | None) -> pb.RenewLeasesResponse:
         request = pb.RenewLeasesRequest(
-            parent=self._connection.parent, sandboxes=[self.name], lease=None if lease is None else _seconds(lease)
+            parent=self._connection.parent, sandboxes=[self.name], lease=durations.of_seconds(lease)
         )
         return await self._connection.call(lambda stubs: stubs.sandboxes.RenewLeases, request)
 
@@ -340,7 +346,7 @@ class AsyncSandbox:
         return process
 
     async def read(self, path: str, *, max_bytes: int = 100 << 20, user: str = "") -> bytes:
-        """The bytes of a file. A file of more than `max_bytes` raises OutputLimit."""
+        """The bytes of a file. A file of more than `max_bytes` raises OutputLimit; `download` takes any size."""
         request = pb.DownloadFileRequest(sandbox=self.name, path=path, max_bytes=max_bytes, user=user)
         content = bytearray()
 
@@ -408,15 +414,19 @@ class AsyncSandbox:
     async def download(self, source: str, target: str | os.PathLike[str], *, user: str = "") -> None:
         """Copies a file, or a folder with all in it, from the sandbox to a path on this machine.
 
-        Files may be of any size. Of a folder it copies files and folders, and leaves out links.
+        Files may be of any size. Each is written under another name beside its target and takes the target's place when
+        it is complete. An existing folder gets a file under the file's own name. Of a folder it copies files and
+        folders, and leaves out links.
         """
+        path = Path(target)
         try:
             entries = await self.list_files(source, max_depth=LISTED_LEVELS, user=user)
         except (InvalidPath, FileNotFound):
-            await self._download(source, Path(target), user)
+            own = PurePosixPath(source).name if path.is_dir() else ""
+            await self._download(source, path / own, user)
         else:
-            Path(target).mkdir(parents=True, exist_ok=True)
-            await self._download_folder(source, Path(target), entries, user)
+            path.mkdir(parents=True, exist_ok=True)
+            await self._download_folder(source, path, entries, user)
 
     async def _download_folder(
         self, source: str, folder: Path, entries: Sequence[sandbox_pb2.FileInfo], user: str
@@ -440,7 +450,7 @@ class AsyncSandbox:
         with files.replacing(target) as file:
 
             def reopen(stubs: Stubs) -> Stream[pb.DownloadFileResponse]:
-                files.restart(file)  # The source may have changed since the lost connection.
+                file.restart()  # The source may have changed since the lost connection.
                 return stubs.sandboxes.DownloadFile(request, metadata=self._connection.metadata())
 
             async for piece in self._connection.follow(reopen):
@@ -463,7 +473,7 @@ class AsyncSandbox:
             env=env,
             cwd=cwd,
             user=user,
-            timeout=None if timeout is None else _seconds(timeout),
+            timeout=durations.of_seconds(timeout),
             max_output_bytes=max_output_bytes,
         )
         return pb.ExecRequest(sandbox=self.name, request_id=key or new_key(), spec=spec)
@@ -582,9 +592,3 @@ def _file(path: str, content: Content) -> sandbox_pb2.FileToPlace:
     if isinstance(content, str):
         return sandbox_pb2.FileToPlace(path=path, text=content)
     return sandbox_pb2.FileToPlace(path=path, content=content)
-
-
-def _seconds(seconds: float) -> Duration:
-    made = Duration()
-    made.FromNanoseconds(round(seconds * 1e9))
-    return made

@@ -23,14 +23,14 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 from grpc import aio
 
-from evalfleet import schema
+from evalfleet import durations, schema, waiting
 from evalfleet._error import EvalfleetError
 from evalfleet.agent.v1 import score_pb2
 from evalfleet.blobs import AsyncBlobs
 from evalfleet.client import AsyncClient
 from evalfleet.connection import FIRST_PAUSE, LONGEST_PAUSE, SILENCE_SECONDS, Attempts, Connection
 from evalfleet.content.v1.content_pb2 import Content
-from evalfleet.exceptions import ServerUnreachable
+from evalfleet.exceptions import ServerUnreachable, ServerUntrusted
 from evalfleet.messages import Conversation, conversation
 from evalfleet.worker.v1 import payload_pb2
 from evalfleet.worker.v1 import worker_service_pb2 as pb
@@ -404,7 +404,7 @@ class Worker:
                     await self._session(client._connection)
                 except aio.AioRpcError as error:
                     failure = Attempts(client._connection, repeat=True).failure(error)
-                    if failure.code in _HOPELESS:
+                    if failure.code in _HOPELESS or isinstance(failure, ServerUntrusted):
                         raise failure from error
                     _log.warning("connecting again: %s", failure)
                 except (EvalfleetError, asyncio.TimeoutError) as failure:
@@ -444,7 +444,7 @@ class Worker:
         offer.on_unknown, offer.version = on_unknown, version
         offer.store_keys.extend(store_keys)
         if timeout is not None:
-            offer.timeout.FromNanoseconds(round(timeout * 1e9))
+            offer.timeout.CopyFrom(durations.of_seconds(timeout))
         if (offer.kind, offer.name) in self._functions:
             raise ValueError(f"the {offer.kind} {offer.name} is served already")
         self._offers.append(offer)
@@ -485,7 +485,7 @@ class Worker:
         blobs = AsyncBlobs(connection)
         try:
             while True:
-                frame = await asyncio.wait_for(stream.read(), SILENCE_SECONDS)
+                frame = await waiting.within(SILENCE_SECONDS, stream.read())
                 if not isinstance(frame, pb.ConnectResponse):
                     return
                 await self._handle(frame, blobs)
