@@ -192,13 +192,11 @@ class EvalfleetSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         # A command runs once under its key, however often the call is repeated, so that there is nothing to retry. It
         # starts no process here, so that there is nothing to throttle.
-        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        limit = min(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE, OUTPUT_CAP)
         stdin = input.encode() if isinstance(input, str) else input or b""
-        spec = sandboxes.ExecSpec(
-            argv=cmd, env=env or {}, cwd=cwd or "", user=user or "", max_output_bytes=min(limit, OUTPUT_CAP)
-        )
+        spec = sandboxes.ExecSpec(argv=cmd, env=env or {}, cwd=cwd or "", user=user or "", max_output_bytes=limit)
         if timeout is not None:
-            spec.timeout.seconds = timeout
+            spec.timeout.FromNanoseconds(round(timeout * 1e9))  # Tools give fractions too.
         if len(stdin) <= INPUT_BYTES:
             spec.stdin = stdin
         else:
@@ -208,9 +206,7 @@ class EvalfleetSandbox(SandboxEnvironment):
             try:
                 result = await self._run(key, spec, stdin)
             except asyncio.CancelledError:
-                self._later(
-                    lambda stubs: stubs.sandboxes.CancelExec, calls.CancelExecRequest(sandbox=self.name, request_id=key)
-                )
+                self._cancel(key)
                 raise
         return _result(result, limit, timeout)
 
@@ -229,7 +225,10 @@ class EvalfleetSandbox(SandboxEnvironment):
             self._ended.add(self._server, key)
 
     async def _fed(self, key: str, call: Awaitable[Result], stdin: bytes) -> Result:
-        """Makes a call of a command while standard input is written to it. A command that reads no more is no error."""
+        """Makes a call of a command while standard input is written to it. A command that reads no more is no error.
+
+        If the input cannot be written for another reason, the command would wait for it in vain: it is cancelled.
+        """
 
         async def feed() -> None:
             offset = 0
@@ -251,6 +250,10 @@ class EvalfleetSandbox(SandboxEnvironment):
         feeding = asyncio.ensure_future(feed())
         try:
             await asyncio.wait({command, feeding}, return_when=asyncio.FIRST_COMPLETED)
+            failure = feeding.exception() if feeding.done() else None
+            if failure is not None and not command.done() and not _ended(failure):
+                self._cancel(key)
+                raise failure
             return await command
         finally:
             for task in (command, feeding):
@@ -269,8 +272,9 @@ class EvalfleetSandbox(SandboxEnvironment):
         request = calls.ReleaseExecRequest(sandbox=self.name, request_ids=keys)
         return server.call(lambda stubs: stubs.sandboxes.ReleaseExec, request)
 
-    def _later(self, method: Any, request: Any) -> None:
-        self._server.later(self._server.call(method, request))
+    def _cancel(self, key: str) -> None:
+        request = calls.CancelExecRequest(sandbox=self.name, request_id=key)
+        self._server.later(self._server.call(lambda stubs: stubs.sandboxes.CancelExec, request))
 
     # ---- files
 
@@ -365,6 +369,11 @@ def _left(left: list[EvalfleetSandbox]) -> str:
     return "\n".join(lines)
 
 
+def _ended(failure: BaseException) -> bool:
+    """Whether input was refused because its command reads no more."""
+    return isinstance(failure, exceptions.InvalidRequest) and "data" in failure.fields
+
+
 def _result(result: sandboxes.ExecResult, limit: int, timeout: int | None) -> ExecResult[str]:
     stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
     if result.timed_out:
@@ -374,6 +383,7 @@ def _result(result: sandboxes.ExecResult, limit: int, timeout: int | None) -> Ex
         raise late
     if result.stdout_bytes > limit or result.stderr_bytes > limit:
         raise OutputLimitExceededError(
-            limit_str=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, truncated_output=stdout + stderr
+            limit_str=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR if limit < OUTPUT_CAP else "64 MiB",
+            truncated_output=stdout + stderr,
         )
     return ExecResult(result.exit_code == 0, result.exit_code, stdout, stderr)
