@@ -315,6 +315,11 @@ class EvalfleetModelAPI(ModelAPI):
         return True
 
     @override
+    def disable_computer_screenshot_truncation(self) -> bool:
+        # As with Inspect's own provider: OpenAI's calls of a computer need the screenshot of each result.
+        return self.model_name.startswith("openai/")
+
+    @override
     def supports_remote_mcp(self) -> bool:
         return True
 
