@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ import pytest
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = os.environ.get("EVALFLEET_PROGRAM", str(REPOSITORY / "bin/evalfleet"))
 DRIVERS = os.environ.get("EVALFLEET_TEST_DRIVERS", "local").split(",")
+START_BOUND = 120.0
+"""Seconds for the start of a server. It takes one, so that only a hang reaches the bound."""
 DOCKER_IMAGE = os.environ.get("EVALFLEET_TEST_IMAGE", "")
 
 
@@ -42,13 +45,17 @@ class Server:
         )
         said = self.process.stderr
         assert said is not None
+        late = threading.Timer(START_BOUND, self.process.kill)
+        late.start()
         for line in said:
             self.said.append(line)
             if line.startswith("serving at "):
                 self.address = line.split()[2].rstrip(";")
                 threading.Thread(target=lambda: self.said.extend(said), daemon=True).start()
+                late.cancel()
                 return
-        raise AssertionError(f"the server did not start: {self.said}")
+        late.cancel()
+        raise AssertionError(f"the server did not start within {START_BOUND} s: {self.said}")
 
     def kill(self) -> None:
         self.process.kill()
@@ -73,9 +80,11 @@ class Server:
         return [line.split()[0] for line in self.run("sandbox", "ls").splitlines()[1:]]
 
 
-async def until(condition: Callable[[], Awaitable[bool]], every: float = 0.02) -> None:
-    """Waits for a condition; the test's own bound ends a wait in vain."""
-    while not await condition():  # noqa: ASYNC110 - the condition is the server's
+async def until(condition: Callable[[], Awaitable[bool]], every: float = 0.02, within: float = 50) -> None:
+    """Waits for a condition, and fails if it does not come true in so many seconds."""
+    begun = time.monotonic()
+    while not await condition():
+        assert time.monotonic() - begun < within, f"{condition.__qualname__} does not hold after {within} s"
         await asyncio.sleep(every)
 
 

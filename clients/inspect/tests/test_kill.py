@@ -26,6 +26,8 @@ def counts() -> Task:
     return Task(dataset=samples, solver=react(tools=[bash()]), scorer=match(), sandbox=("evalfleet", "sandbox.yaml"))
 """
 STEPS = 6
+BOUND = 240.0
+"""Seconds for every wait. All real ones are far shorter, so that only a hang reaches it."""
 
 
 def script(folder: Path, delay: float) -> str:
@@ -44,57 +46,85 @@ def script(folder: Path, delay: float) -> str:
     return str(path)
 
 
-def started(server: Server, folder: Path, delay: float, lease: int = 120) -> subprocess.Popen[bytes]:
-    (folder / "counts.py").write_text(TASK)
-    (folder / "sandbox.yaml").write_text(f"lease: {lease}\n")
-    # An interrupt reaches it also where this test itself ignores interrupts.
-    program = (
-        "import signal; signal.signal(2, signal.default_int_handler); from inspect_ai._cli.main import main; main()"
-    )
-    inspect = [sys.executable, "-c", program, "eval", "counts.py"]
-    model = ["--model", "evalfleet/mockllm/model", "-M", f"script={script(folder, delay)}"]
-    return subprocess.Popen(
-        [*inspect, *model, "--display", "none", "--log-dir", "logs"],
-        cwd=folder,
-        env={**os.environ, **server.environment},
-    )
+class Evaluation:
+    """An evaluation in a process of its own, whose output a failed test shows."""
 
+    def __init__(self, server: Server, folder: Path, delay: float, lease: int = 120) -> None:
+        (folder / "counts.py").write_text(TASK)
+        (folder / "sandbox.yaml").write_text(f"lease: {lease}\n")
+        # An interrupt reaches it also where this test itself ignores interrupts.
+        program = (
+            "import signal; signal.signal(2, signal.default_int_handler); from inspect_ai._cli.main import main; main()"
+        )
+        inspect = [sys.executable, "-c", program, "eval", "counts.py"]
+        model = ["--model", "evalfleet/mockllm/model", "-M", f"script={script(folder, delay)}"]
+        self.server = server
+        self.said = folder / "said.txt"
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(
+                [*inspect, *model, "--display", "plain", "--log-dir", "logs"],
+                cwd=folder,
+                env={**os.environ, **server.environment},
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
 
-def wait_for_sandboxes(server: Server, count: int, process: subprocess.Popen[bytes]) -> None:
-    while len(server.sandboxes()) < count:
-        assert process.poll() is None, "the evaluation ended before its samples began"
+    def wait_for_sandboxes(self, count: int) -> None:
+        """Waits until so many of its samples have begun."""
+        begun = time.monotonic()
+        while len(self.server.sandboxes()) < count:
+            self.check(self.process.poll() is None, "it ended before its samples began")
+            self.check(time.monotonic() - begun < BOUND, f"fewer than {count} samples began within {BOUND} s")
+
+    def wait(self) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(timeout=BOUND)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.check(False, f"it did not end within {BOUND} s")
+            raise
+
+    def check(self, holds: bool, what: str) -> None:
+        """Fails with what the evaluation has printed."""
+        assert holds, (
+            f"{what}; the evaluation printed:\n{self.said.read_text()}\nthe server:\n{''.join(self.server.said)}"
+        )
 
 
 def test_a_server_that_is_killed_in_the_middle_of_an_evaluation(own_server: Server, tmp_path: Path) -> None:
-    process = started(own_server, tmp_path, 0.5)
-    wait_for_sandboxes(own_server, 4, process)
+    evaluation = Evaluation(own_server, tmp_path, 0.5)
+    # One is enough: on a busy machine the first sample may end before the last one begins.
+    evaluation.wait_for_sandboxes(1)
     own_server.kill()
     own_server.start()
-    assert process.wait(timeout=120) == 0
+    evaluation.check(evaluation.wait() == 0, "it failed")
     (path,) = (tmp_path / "logs").iterdir()
     log = read_eval_log(str(path))
-    assert log.status == "success", log.error
+    evaluation.check(log.status == "success", f"it is {log.status}: {log.error}")
     assert log.samples is not None
     for sample in log.samples:
-        (told,) = [m.text for m in sample.messages if m.role == "tool" and m.text.startswith("0\n")]
-        assert told == "".join(f"{n}\n" for n in range(STEPS)), "each command ran exactly once"
+        told = [m.text for m in sample.messages if m.role == "tool" and m.text.startswith("0\n")]
+        assert told == ["".join(f"{n}\n" for n in range(STEPS))], "each command ran exactly once"
         assert sample.scores is not None
         assert sample.scores["match"].value == "C"
     assert own_server.sandboxes() == []
 
 
 def test_an_interrupted_evaluation_leaves_no_sandbox(own_server: Server, tmp_path: Path) -> None:
-    process = started(own_server, tmp_path, 60)
-    wait_for_sandboxes(own_server, 4, process)
-    process.send_signal(signal.SIGINT)
-    process.wait(timeout=60)
+    evaluation = Evaluation(own_server, tmp_path, 60)
+    evaluation.wait_for_sandboxes(4)
+    evaluation.process.send_signal(signal.SIGINT)
+    evaluation.wait()
     assert own_server.sandboxes() == []
 
 
 def test_an_evaluation_that_was_killed_leaves_nothing_after_a_lease(own_server: Server, tmp_path: Path) -> None:
-    process = started(own_server, tmp_path, 60, lease=2)
-    wait_for_sandboxes(own_server, 4, process)
-    process.kill()
-    process.wait()
-    while own_server.sandboxes():
+    evaluation = Evaluation(own_server, tmp_path, 60, lease=2)
+    evaluation.wait_for_sandboxes(4)
+    evaluation.process.kill()
+    evaluation.wait()
+    begun = time.monotonic()
+    while left := own_server.sandboxes():
+        assert time.monotonic() - begun < BOUND, f"these live after {BOUND} s: {left}"
         time.sleep(0.2)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import tempfile
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Server, until
+from evalfleet.connection import Connection
 from evalfleet.model.v1 import model_service_pb2 as calls
 from evalfleet.model.v1.model_service_pb2_grpc import LimitServiceStub
 from grpc import aio
@@ -32,6 +35,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.model._model import ModelRefusalError
 from inspect_ai.model._stream import StreamEvent
+from inspect_ai.scorer import model_graded_qa
 from inspect_ai.tool import ToolInfo
 
 from evalfleet_inspect.connection import Target, connection
@@ -332,6 +336,41 @@ def test_an_evaluation_logs_the_raw_call_and_the_sample_reaches_the_server(serve
     assert event.call.request
     assert event.call.response
     assert event.call.time is not None
+
+
+def test_the_role_of_a_model_reaches_the_server(server: Server, tmp_path: Path) -> None:
+    entries = [{"role": "grader", "output": "GRADE: C"}, {"output": "it"}]
+    task = Task(dataset=[Sample(input="Say it", target="it")], scorer=model_graded_qa())
+    roles = {"grader": scripted(entries=entries)}
+    (log,) = evaluate(task, scripted(entries=entries), model_roles=roles, display="none", log_dir=str(tmp_path))
+    assert log.status == "success", log.error
+    assert log.samples is not None
+    assert log.samples[0].output.completion == "it"
+    assert (log.samples[0].scores or {})["model_graded_qa"].value == "C"
+
+
+def test_screenshots_stay_where_the_model_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    one = Server(tmp_path)
+    for name, value in one.environment.items():
+        monkeypatch.setenv(name, value)
+    try:
+        assert get_model("evalfleet/openai/gpt-5.4").api.disable_computer_screenshot_truncation()
+        assert not scripted("x").api.disable_computer_screenshot_truncation()
+    finally:
+        one.stop()
+
+
+def test_the_connection_of_an_ended_event_loop_is_given_up(server: Server) -> None:
+    async def used() -> weakref.ref[Connection]:
+        one = connection(Target())
+        await one.server()
+        return weakref.ref(one)
+
+    first = asyncio.run(used())
+    asyncio.run(used())
+    gc.collect()
+    assert first() is None
 
 
 def test_a_failed_call_fails_the_sample_with_our_reason(server: Server, tmp_path: Path) -> None:

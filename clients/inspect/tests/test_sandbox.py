@@ -7,9 +7,12 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Server, until
+from evalfleet import exceptions
+from evalfleet.sandbox.v1.sandbox_service_pb2 import WriteExecInputRequest
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import (
     ComposeConfig,
@@ -22,7 +25,7 @@ from inspect_ai.util._sandbox.limits import override_max_exec_output_size
 from evalfleet_inspect import SandboxConfig, SandboxLimits
 from evalfleet_inspect import config as configs
 from evalfleet_inspect.connection import Target, connection
-from evalfleet_inspect.sandbox import TASK, EvalfleetSandbox, listed
+from evalfleet_inspect.sandbox import INPUT_BYTES, OUTPUT_CAP, TASK, EvalfleetSandbox, listed
 
 
 @asynccontextmanager
@@ -98,6 +101,58 @@ def test_a_command_that_takes_too_long_shows_what_it_printed(server: Server) -> 
     run(test)
 
 
+def test_a_time_limit_may_be_a_fraction(server: Server) -> None:
+    async def test() -> None:
+        async with sandbox() as one:
+            with pytest.raises(TimeoutError, match=r"after 0\.5 seconds"):
+                await one.exec(["sleep", "60"], timeout=0.5)  # type: ignore[arg-type]
+
+    run(test)
+
+
+def test_output_beyond_what_a_sandbox_keeps_is_never_cut_silently(server: Server) -> None:
+    async def test() -> None:
+        async with sandbox() as one:
+            with override_max_exec_output_size(OUTPUT_CAP * 2), pytest.raises(OutputLimitExceededError) as over:
+                await one.exec(["head", "-c", str(OUTPUT_CAP + 1), "/dev/zero"])
+            assert over.value.limit_str == "64 MiB"
+
+    run(test)
+
+
+def test_input_of_any_size_reaches_commands_that_begin_together(server: Server) -> None:
+    async def test() -> None:
+        async with sandbox() as one:
+            size = INPUT_BYTES + 1
+            results = await asyncio.gather(*(one.exec(["wc", "-c"], input=b"x" * size) for _ in range(20)))
+            assert {r.stdout for r in results} == {f"{size}\n"}
+            assert (await one.exec(["true"], input=b"x" * size)).success
+
+    run(test)
+
+
+def test_input_that_cannot_be_sent_ends_its_command(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with sandbox() as one:
+            call = one._server.call
+
+            async def lost(method: Any, request: Any, **options: Any) -> Any:
+                if isinstance(request, WriteExecInputRequest):
+                    raise exceptions.SandboxLost("the sandbox was lost", reason="SANDBOX_LOST")
+                return await call(method, request, **options)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(one._server, "call", lost)
+                with pytest.raises(SandboxUnavailableError, match="the sandbox was lost"):
+                    await one.exec(["cat"], input=b"x" * (INPUT_BYTES + 1))
+            await until(lambda: succeeds(one, "! ps -e | grep cat"))
+
+    async def succeeds(one: EvalfleetSandbox, script: str) -> bool:
+        return (await one.exec(["sh", "-c", script])).success
+
+    run(test)
+
+
 def test_a_cancelled_command_is_killed(server: Server) -> None:
     async def test() -> None:
         async with sandbox() as one:
@@ -168,19 +223,18 @@ def test_text_that_is_no_utf8_is_an_error_of_decoding(server: Server) -> None:
     run(test)
 
 
-def test_leases_are_renewed_while_sandboxes_are_held(server: Server) -> None:
+def test_a_lease_is_renewed_however_often_samples_begin(server: Server) -> None:
     async def test() -> None:
-        async with sandbox(SandboxConfig(lease=1)) as short, sandbox(SandboxConfig(lease=100)):
+        async with sandbox(SandboxConfig(lease=1000)), sandbox(SandboxConfig(lease=4)) as short:
             first = await lease_end(short)
             # No call but a renewal can have moved it so far.
-            await until(lambda: later(short, first + 2))
+            while await lease_end(short) < first + 4:
+                async with sandbox(SandboxConfig(lease=4)):
+                    pass
 
     async def lease_end(one: EvalfleetSandbox) -> float:
         (found,) = [s for s in await listed(connection(Target()), {TASK: "task"}) if s.name == one.name]
         return found.lease_expire_time.ToNanoseconds() / 1e9
-
-    async def later(one: EvalfleetSandbox, end: float) -> bool:
-        return await lease_end(one) > end
 
     run(test)
 

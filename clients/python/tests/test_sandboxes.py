@@ -180,12 +180,18 @@ async def test_a_sandbox_is_deleted_with_its_block(client: AsyncClient) -> None:
 
 
 async def test_a_lease_is_renewed_while_its_client_lives(client: AsyncClient) -> None:
-    sandbox = await client.sandboxes.create(lease=3)
-    other = await client.sandboxes.get(sandbox.name)
-    first = other.info.lease_expire_time.ToNanoseconds()
-    while (await client.sandboxes.get(sandbox.name)).info.lease_expire_time.ToNanoseconds() == first:
-        await sandbox.exec("sleep 0.1")
-    await sandbox.delete()
+    async def end() -> float:
+        found = await client.sandboxes.get(sandbox.name)
+        return found.info.lease_expire_time.ToNanoseconds() / 1e9
+
+    async with (
+        await client.sandboxes.create(lease=1000) as longer,
+        await client.sandboxes.create(lease=3) as sandbox,
+    ):
+        first = await end()
+        while await end() < first + 3:
+            longer.hold()  # Others that begin meanwhile delay no renewal.
+            await sandbox.exec("sleep 0.1")
 
 
 async def test_files_over_the_limit_of_a_read_and_folders_of_any_depth_are_copied(

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalfleet.effect.v1.effect_pb2 import Attribution
-from inspect_ai.log._samples import sample_active
+from inspect_ai.log._samples import _active_model_event, sample_active
 from inspect_ai.util._limit import turn_count
 
 
 def attribution(purpose: str) -> Attribution:
     """The sample at work, its epoch, and for a call of a model (`agent`) its number within the sample, from 1.
 
-    Outside a sample it has the purpose alone.
+    Outside a sample it has the purpose, and the role of the model, alone.
     """
     out = Attribution(purpose=purpose)
+    call = _active_model_event.get()
+    if purpose == "agent" and call is not None:
+        out.role = call.role or ""
     active = sample_active()
     if active is not None:
         out.epoch = active.epoch

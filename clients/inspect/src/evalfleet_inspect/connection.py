@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
-import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -54,15 +53,15 @@ class Target:
             raise PrerequisiteError(f"EVALFLEET_PATIENCE is a number of seconds, not {text!r}") from None
 
 
-_connections: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Target, Connection]] = (
-    weakref.WeakKeyDictionary()
-)
+_connections: dict[asyncio.AbstractEventLoop, dict[Target, Connection]] = {}
 
 
 def connection(target: Target) -> Connection:
     """The connection of the running event loop to a target."""
     if sniffio.current_async_library() != "asyncio":
         raise PrerequisiteError("evalfleet needs Inspect's asyncio backend: unset INSPECT_ASYNC_BACKEND")
+    for ended in [loop for loop in _connections if loop.is_closed()]:
+        del _connections[ended]  # With the last use of a connection its socket closes.
     of_loop = _connections.setdefault(asyncio.get_running_loop(), {})
     if target not in of_loop:
         of_loop[target] = target.open()

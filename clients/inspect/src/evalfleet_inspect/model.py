@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Coroutine
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Literal
@@ -46,11 +47,9 @@ from .errors import ModelServerError, model_error, prerequisites, recorded_call
 from .messages import message_from_proto, messages_to_proto, to_json
 from .options import cache_to_proto, choice_to_proto, config_to_proto, tools_to_proto
 from .output import call_from_proto, output_from_proto, usage_from_proto
+from .release import Releases
 
 logger = getLogger(__name__)
-
-RELEASE_AT = 32
-"""Answers that wait until the server forgets them together."""
 
 KEY_REFUSED = (
     "api_key is refused: the server has the keys of providers, in its environment or configuration; "
@@ -109,7 +108,7 @@ class EvalfleetModelAPI(ModelAPI):
         if fallbacks is not None:
             self._fixed.fallbacks = fallbacks
         self._cache = _policy(cache)
-        self._done: list[str] = []
+        self._answered = Releases(_release)
         with prerequisites(f"model evalfleet/{model_name}"):
             self._warn(apart(self._target, lambda server: self._check(server, config, model_args)))
 
@@ -153,7 +152,7 @@ class EvalfleetModelAPI(ModelAPI):
             if call is None or self.should_retry(failure):
                 raise failure from error
             return failure, call_from_proto(call)
-        self._release(server, request.request_id)
+        self._answered.add(server, request.request_id)
         return self._answer(response)
 
     def _request(
@@ -234,14 +233,6 @@ class EvalfleetModelAPI(ModelAPI):
         if completed is None:
             raise ModelServerError(EvalfleetError("the server ended the stream of an answer before its end"))
         return completed
-
-    def _release(self, server: Connection, key: str) -> None:
-        """Lets the server forget an answer, together with others."""
-        self._done.append(key)
-        if len(self._done) >= RELEASE_AT:
-            keys, self._done = self._done, []
-            request = calls.ReleaseGenerateRequest(parent=server.parent, request_ids=keys)
-            server.later(server.call(lambda stubs: stubs.models.ReleaseGenerate, request))
 
     def _warn(self, response: calls.GenerateResponse) -> None:
         for warning in response.warnings:
@@ -324,6 +315,11 @@ class EvalfleetModelAPI(ModelAPI):
         return True
 
     @override
+    def disable_computer_screenshot_truncation(self) -> bool:
+        # As with Inspect's own provider: OpenAI's calls of a computer need the screenshot of each result.
+        return self.model_name.startswith("openai/")
+
+    @override
     def supports_remote_mcp(self) -> bool:
         return True
 
@@ -335,6 +331,11 @@ class EvalfleetModelAPI(ModelAPI):
     def force_reasoning_history(self) -> Literal["none", "all", "last"] | None:
         # The server leaves out what the option or the provider does not want.
         return "all"
+
+
+def _release(server: Connection, keys: list[str]) -> Coroutine[Any, Any, calls.ReleaseGenerateResponse]:
+    request = calls.ReleaseGenerateRequest(parent=server.parent, request_ids=keys)
+    return server.call(lambda stubs: stubs.models.ReleaseGenerate, request)
 
 
 async def _delta(delta: calls.GenerateDelta, names: dict[int, tuple[str, str]]) -> None:

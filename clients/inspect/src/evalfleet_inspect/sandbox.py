@@ -6,8 +6,7 @@ import asyncio
 import errno
 import shlex
 import uuid
-import weakref
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from logging import getLogger
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeVar, overload
@@ -35,6 +34,7 @@ from .attribution import attribution, sample_label
 from .config import SandboxConfig, resolve
 from .connection import Target, connection
 from .errors import in_sandbox, prerequisites
+from .release import Releases
 
 logger = getLogger(__name__)
 
@@ -44,8 +44,9 @@ INPUT_BYTES = 3 << 20
 """Up to this size standard input is sent with its command; a longer one in pieces of this size."""
 OUTPUT_CAP = 64 << 20
 """What a sandbox keeps of each output stream at most."""
-RELEASE_AT = 64
-"""Results of commands that wait until they are released together."""
+
+LONGEST_LEASE = 86400.0
+"""Seconds that a sandbox stays which Inspect is told not to clean up."""
 
 OWNER = "inspect.process"
 """Label: the process of Inspect that uses a sandbox."""
@@ -57,51 +58,6 @@ SAMPLE = "inspect.sample"
 _process = uuid.uuid4().hex
 
 
-class Leases:
-    """Renews the leases of all sandboxes of an event loop with one call, as long as there are any."""
-
-    def __init__(self, server: Connection) -> None:
-        self._server = server
-        self._held: dict[str, float] = {}
-        self._renewal: asyncio.Task[None] | None = None
-
-    def hold(self, name: str, seconds: float) -> None:
-        """Begins to renew a lease, which was made for so many seconds."""
-        self._held[name] = seconds
-        if self._renewal is not None:
-            self._renewal.cancel()  # It may sleep for longer than this lease allows.
-        self._renewal = asyncio.create_task(self._renew(), name="evalfleet: leases")
-
-    def drop(self, name: str) -> None:
-        """Stops renewing a lease."""
-        self._held.pop(name, None)
-        if not self._held and self._renewal is not None:
-            self._renewal.cancel()
-            self._renewal = None
-
-    async def _renew(self) -> None:
-        while self._held:
-            await asyncio.sleep(min(self._held.values()) / 4)
-            names = list(self._held)
-            for start in range(0, len(names), 500):
-                request = calls.RenewLeasesRequest(parent=self._server.parent, sandboxes=names[start : start + 500])
-                try:
-                    response = await self._server.call(lambda stubs: stubs.sandboxes.RenewLeases, request)
-                except EvalfleetError as error:
-                    warn_once(logger, f"evalfleet: leases of sandboxes cannot be renewed: {error}")
-                    continue
-                for gone in response.missing:
-                    self._held.pop(gone, None)
-
-
-_leases: weakref.WeakKeyDictionary[Connection, Leases] = weakref.WeakKeyDictionary()
-
-
-def leases(server: Connection) -> Leases:
-    """The leases of a connection."""
-    return _leases.setdefault(server, Leases(server))
-
-
 @sandboxenv(name="evalfleet")
 class EvalfleetSandbox(SandboxEnvironment):
     """A sandbox of an evalfleet server. Its methods are safe for concurrent use within one event loop."""
@@ -110,9 +66,13 @@ class EvalfleetSandbox(SandboxEnvironment):
         super().__init__()
         self.name = sandbox.name
         """The resource's name, `projects/PROJECT/sandboxes/ID`."""
+        self.id = sandbox.name.rpartition("/")[2]
+        """The last part of it, as the command line takes it."""
+        self.labels = sandbox.spec.labels
+        """Labels, those of the configuration and OWNER, TASK and SAMPLE."""
         self._server = server
         self._sandbox = AsyncSandbox(server, sandbox)
-        self._done: list[str] = []
+        self._ended = Releases(self._release)
 
     # ---- lifecycle
 
@@ -161,8 +121,9 @@ class EvalfleetSandbox(SandboxEnvironment):
             request.timeout.FromNanoseconds(round(resolved.create_timeout * 1e9))
         with in_sandbox():
             sandbox = await _created(server, request)
-        leases(server).hold(sandbox.name, resolved.lease)
-        return {"default": cls(server, sandbox)}
+        made = cls(server, sandbox)
+        made._sandbox.hold()
+        return {"default": made}
 
     @override
     @classmethod
@@ -181,42 +142,39 @@ class EvalfleetSandbox(SandboxEnvironment):
     @classmethod
     async def task_cleanup(cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool) -> None:
         server = connection(Target())
-        left = await listed(server, {OWNER: _process, TASK: task_name})
+        left = [cls(server, sandbox) for sandbox in await listed(server, {OWNER: _process, TASK: task_name})]
         if cleanup:
-            await _delete(server, left)
+            await asyncio.gather(*(one.delete() for one in left))
         elif left:
-            # No client renews them from now on: they get the longest lease.
-            names = [sandbox.name for sandbox in left]
-            for start in range(0, len(names), 500):
-                renew = calls.RenewLeasesRequest(parent=server.parent, sandboxes=names[start : start + 500])
-                renew.lease.seconds = 86400
-                await server.call(lambda stubs: stubs.sandboxes.RenewLeases, renew)
-            for name in names:
-                leases(server).drop(name)
+            await asyncio.gather(*(one.keep() for one in left))
             print(_left(left))
 
     @override
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:
         server = connection(Target())
-        left = await listed(server, {})
-        chosen = [s for s in left if (OWNER in s.spec.labels if id is None else s.name.rpartition("/")[2] == id)]
+        left = [cls(server, sandbox) for sandbox in await listed(server, {})]
+        chosen = [one for one in left if (OWNER in one.labels if id is None else one.id == id)]
         if id is not None and not chosen:
             print(f"no sandbox {id}; `evalfleet sandbox ls` shows those that live")
             return
-        await _delete(server, chosen)
+        await asyncio.gather(*(one.delete() for one in chosen))
         print(f"{len(chosen)} sandboxes of evalfleet removed")
 
     async def delete(self) -> None:
         """Removes the sandbox with its processes and files. One that is gone already is no error."""
-        leases(self._server).drop(self.name)
         try:
-            request = calls.DeleteSandboxRequest(name=self.name)
-            await self._server.call(lambda stubs: stubs.sandboxes.DeleteSandbox, request)
-        except exceptions.ResourceNotFound:
-            pass
+            await self._sandbox.delete()
         except EvalfleetError as error:
             logger.warning("evalfleet: %s could not be removed and ends with its lease: %s", self.name, error)
+
+    async def keep(self) -> None:
+        """Lets the sandbox live for a day, in which no client has to renew its lease."""
+        self._server.leases.drop(self.name)
+        try:
+            await self._sandbox.renew(LONGEST_LEASE)
+        except EvalfleetError as error:
+            logger.warning("evalfleet: %s could not be kept: %s", self.name, error)
 
     # ---- commands
 
@@ -234,13 +192,11 @@ class EvalfleetSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         # A command runs once under its key, however often the call is repeated, so that there is nothing to retry. It
         # starts no process here, so that there is nothing to throttle.
-        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        limit = min(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE, OUTPUT_CAP)
         stdin = input.encode() if isinstance(input, str) else input or b""
-        spec = sandboxes.ExecSpec(
-            argv=cmd, env=env or {}, cwd=cwd or "", user=user or "", max_output_bytes=min(limit, OUTPUT_CAP)
-        )
+        spec = sandboxes.ExecSpec(argv=cmd, env=env or {}, cwd=cwd or "", user=user or "", max_output_bytes=limit)
         if timeout is not None:
-            spec.timeout.seconds = timeout
+            spec.timeout.FromNanoseconds(round(timeout * 1e9))  # Tools give fractions too.
         if len(stdin) <= INPUT_BYTES:
             spec.stdin = stdin
         else:
@@ -250,9 +206,7 @@ class EvalfleetSandbox(SandboxEnvironment):
             try:
                 result = await self._run(key, spec, stdin)
             except asyncio.CancelledError:
-                self._later(
-                    lambda stubs: stubs.sandboxes.CancelExec, calls.CancelExecRequest(sandbox=self.name, request_id=key)
-                )
+                self._cancel(key)
                 raise
         return _result(result, limit, timeout)
 
@@ -268,10 +222,13 @@ class EvalfleetSandbox(SandboxEnvironment):
                 await self._whole(key, result)
             return result
         finally:
-            self._release(key)
+            self._ended.add(self._server, key)
 
     async def _fed(self, key: str, call: Awaitable[Result], stdin: bytes) -> Result:
-        """Makes a call of a command while standard input is written to it. A command that reads no more is no error."""
+        """Makes a call of a command while standard input is written to it. A command that reads no more is no error.
+
+        If the input cannot be written for another reason, the command would wait for it in vain: it is cancelled.
+        """
 
         async def feed() -> None:
             offset = 0
@@ -293,6 +250,10 @@ class EvalfleetSandbox(SandboxEnvironment):
         feeding = asyncio.ensure_future(feed())
         try:
             await asyncio.wait({command, feeding}, return_when=asyncio.FIRST_COMPLETED)
+            failure = feeding.exception() if feeding.done() else None
+            if failure is not None and not command.done() and not _ended(failure):
+                self._cancel(key)
+                raise failure
             return await command
         finally:
             for task in (command, feeding):
@@ -307,17 +268,13 @@ class EvalfleetSandbox(SandboxEnvironment):
             kept[piece.stream] += piece.data
         result.stdout, result.stderr = bytes(kept["stdout"]), bytes(kept["stderr"])
 
-    def _release(self, key: str) -> None:
-        """Lets the sandbox forget the result of a command, together with others."""
-        self._done.append(key)
-        if len(self._done) >= RELEASE_AT:
-            keys, self._done = self._done, []
-            self._later(
-                lambda stubs: stubs.sandboxes.ReleaseExec, calls.ReleaseExecRequest(sandbox=self.name, request_ids=keys)
-            )
+    def _release(self, server: Connection, keys: list[str]) -> Coroutine[Any, Any, calls.ReleaseExecResponse]:
+        request = calls.ReleaseExecRequest(sandbox=self.name, request_ids=keys)
+        return server.call(lambda stubs: stubs.sandboxes.ReleaseExec, request)
 
-    def _later(self, method: Any, request: Any) -> None:
-        self._server.later(self._server.call(method, request))
+    def _cancel(self, key: str) -> None:
+        request = calls.CancelExecRequest(sandbox=self.name, request_id=key)
+        self._server.later(self._server.call(lambda stubs: stubs.sandboxes.CancelExec, request))
 
     # ---- files
 
@@ -357,8 +314,8 @@ class EvalfleetSandbox(SandboxEnvironment):
         command += ["--user", user] if user else []
         return SandboxConnection(
             type="evalfleet",
-            command=shlex.join([*command, "-i", self.name.rpartition("/")[2], "--", "bash", "-l"]),
-            container=self.name.rpartition("/")[2],
+            command=shlex.join([*command, "-i", self.id, "--", "bash", "-l"]),
+            container=self.id,
         )
 
     @override
@@ -404,17 +361,17 @@ async def listed(server: Connection, labels: dict[str, str]) -> list[sandboxes.S
     return [sandbox async for page in pages for sandbox in page.sandboxes]
 
 
-async def _delete(server: Connection, chosen: list[sandboxes.Sandbox]) -> None:
-    await asyncio.gather(*(EvalfleetSandbox(server, sandbox).delete() for sandbox in chosen))
-
-
-def _left(left: list[sandboxes.Sandbox]) -> str:
+def _left(left: list[EvalfleetSandbox]) -> str:
     lines = ["", "evalfleet: these sandboxes stay for a day:"]
-    for sandbox in left:
-        lines.append(f"  sample {sandbox.spec.labels[SAMPLE]}: {sandbox.name.rpartition('/')[2]}")
+    lines += [f"  sample {one.labels[SAMPLE]}: {one.id}" for one in left]
     lines.append("look into one:  evalfleet sandbox exec -i ID -- bash -l")
     lines.append("remove them:    inspect sandbox cleanup evalfleet [ID]")
     return "\n".join(lines)
+
+
+def _ended(failure: BaseException) -> bool:
+    """Whether input was refused because its command reads no more."""
+    return isinstance(failure, exceptions.InvalidRequest) and "data" in failure.fields
 
 
 def _result(result: sandboxes.ExecResult, limit: int, timeout: int | None) -> ExecResult[str]:
@@ -426,6 +383,7 @@ def _result(result: sandboxes.ExecResult, limit: int, timeout: int | None) -> Ex
         raise late
     if result.stdout_bytes > limit or result.stderr_bytes > limit:
         raise OutputLimitExceededError(
-            limit_str=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, truncated_output=stdout + stderr
+            limit_str=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR if limit < OUTPUT_CAP else "64 MiB",
+            truncated_output=stdout + stderr,
         )
     return ExecResult(result.exit_code == 0, result.exit_code, stdout, stderr)

@@ -26,6 +26,7 @@ from evalfleet.blob.v1.blob_service_pb2_grpc import BlobServiceStub
 from evalfleet.content.v1.content_pb2 import BlobRef
 from evalfleet.discovery import Place, Server, StartedServer
 from evalfleet.exceptions import DeadlineExceeded, NotBuiltYet, ServerUnreachable, ServerUntrusted
+from evalfleet.leases import Leases
 from evalfleet.model.v1 import batch_service_pb2, model_service_pb2
 from evalfleet.model.v1.batch_service_pb2_grpc import BatchServiceStub
 from evalfleet.model.v1.model_service_pb2_grpc import CacheServiceStub, LimitServiceStub, ModelServiceStub
@@ -143,6 +144,7 @@ class Connection:
     ) -> None:
         self.parent = f"projects/{project}"
         self.patience = patience
+        self.leases = Leases(self)
         self._place = place
         self._start = start
         self._credentials = credentials

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from typing import Literal, Union
 
 from evalfleet import durations, files
 from evalfleet.connection import Connection, Stream, Stubs
-from evalfleet.exceptions import EvalfleetError, FileNotFound, InvalidPath, SandboxTerminated
+from evalfleet.exceptions import FileNotFound, InvalidPath, SandboxTerminated
 from evalfleet.keys import new_key
 from evalfleet.sandbox.v1 import sandbox_pb2
 from evalfleet.sandbox.v1 import sandbox_service_pb2 as pb
@@ -198,7 +196,6 @@ class AsyncSandbox:
 
     def __init__(self, connection: Connection, sandbox: sandbox_pb2.Sandbox) -> None:
         self._connection = connection
-        self._holding: asyncio.Task[None] | None = None
         self.info = sandbox
         """The sandbox as it was created: its specification with all defaults, and its isolation."""
 
@@ -225,32 +222,20 @@ class AsyncSandbox:
 
     def hold(self) -> None:
         """Renews the lease from now on, until `delete` or the client's end."""
-        if self._holding is None:
-            self._holding = self._connection.background(self._renew_forever())
-
-    async def _renew_forever(self) -> None:
-        lease = self.info.spec.lease.seconds or 600
-        while True:
-            await asyncio.sleep(lease / 3)
-            with contextlib.suppress(EvalfleetError):
-                if self.name in (await self._renew(None)).missing:
-                    return
+        self._connection.leases.hold(self.name, self.info.spec.lease.ToNanoseconds() / 1e9)
 
     async def renew(self, lease: float | None = None) -> None:
         """Renews the lease, from now for so many seconds; default: its own length."""
-        if self.name in (await self._renew(lease)).missing:
-            raise SandboxTerminated(f"{self.name} was deleted or has expired", facts={"sandbox": self.name})
-
-    async def _renew(self, lease: float | None) -> pb.RenewLeasesResponse:
         request = pb.RenewLeasesRequest(
             parent=self._connection.parent, sandboxes=[self.name], lease=durations.of_seconds(lease)
         )
-        return await self._connection.call(lambda stubs: stubs.sandboxes.RenewLeases, request)
+        response = await self._connection.call(lambda stubs: stubs.sandboxes.RenewLeases, request)
+        if response.missing:
+            raise SandboxTerminated(f"{self.name} was deleted or has expired", facts={"sandbox": self.name})
 
     async def delete(self) -> None:
         """Kills its processes and removes it. Deleting it again has no effect."""
-        if self._holding is not None:
-            self._holding.cancel()
+        self._connection.leases.drop(self.name)
         await self._connection.call(
             lambda stubs: stubs.sandboxes.DeleteSandbox, pb.DeleteSandboxRequest(name=self.name)
         )

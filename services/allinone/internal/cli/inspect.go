@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 )
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -83,20 +84,16 @@ func (r inspectRun) program() ([]string, error) {
 	return []string{path}, nil
 }
 
+// modelFlags are the arguments of inspect that name models, and what changes their values.
+var modelFlags = map[string]func(string) string{"--model": onEvalfleet, "--model-role": roleOnEvalfleet, "--model-spec": settingsOnEvalfleet}
+
 // arguments are those of inspect eval, with models and the sandbox of evalfleet.
 func (r inspectRun) arguments(given []string) []string {
 	args, sandbox := []string{"eval"}, r.noSandbox
 	for i := 0; i < len(given); i++ {
 		flag, value, joined := strings.Cut(given[i], "=")
-		var change func(string) string
-		switch flag {
-		case "--model":
-			change = onEvalfleet
-		case "--model-role":
-			change = roleOnEvalfleet
-		case "--sandbox":
-			sandbox = true
-		}
+		change := modelFlags[flag]
+		sandbox = sandbox || flag == "--sandbox"
 		switch {
 		case change == nil:
 			args = append(args, given[i])
@@ -128,13 +125,49 @@ func onEvalfleet(models string) string {
 	return strings.Join(list, ",")
 }
 
-// roleOnEvalfleet is onEvalfleet for ROLE=MODEL. A role with a map of settings stays as it is.
+// roleOnEvalfleet is onEvalfleet for ROLE=MODELS and ROLE=SETTINGS.
 func roleOnEvalfleet(value string) string {
-	role, model, found := strings.Cut(value, "=")
-	if !found || strings.HasPrefix(strings.TrimSpace(model), "{") {
+	role, models, found := strings.Cut(value, "=")
+	switch {
+	case !found:
 		return value
+	case strings.HasPrefix(models, "{") || strings.HasPrefix(models, "["):
+		return role + "=" + settingsOnEvalfleet(models)
 	}
-	return role + "=" + onEvalfleet(model)
+	return role + "=" + onEvalfleet(models)
+}
+
+// settingsOnEvalfleet is onEvalfleet for models with settings in YAML or JSON. Inspect tells what is wrong with a text
+// that is neither.
+func settingsOnEvalfleet(text string) string {
+	var settings yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &settings); err != nil || len(settings.Content) == 0 {
+		return text
+	}
+	prefixModels(settings.Content[0])
+	changed, err := yaml.Marshal(&settings)
+	if err != nil {
+		return text
+	}
+	return strings.TrimSpace(string(changed))
+}
+
+// prefixModels changes a name of a model, the member `model` of a map of settings, or both in a list.
+func prefixModels(settings *yaml.Node) {
+	switch settings.Kind {
+	case yaml.ScalarNode:
+		settings.Value = onEvalfleet(settings.Value)
+	case yaml.SequenceNode:
+		for _, one := range settings.Content {
+			prefixModels(one)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(settings.Content); i += 2 {
+			if settings.Content[i].Value == "model" {
+				prefixModels(settings.Content[i+1])
+			}
+		}
+	}
 }
 
 func (a *app) runInspect(ctx context.Context, run inspectRun, given []string) error {

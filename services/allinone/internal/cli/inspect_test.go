@@ -21,8 +21,17 @@ func TestArgumentsOfInspect(t *testing.T) {
 		{
 			"roles",
 			inspectRun{noSandbox: true},
-			[]string{"t.py", "--model-role", "grader=openai/gpt-4o", "--model-role", `critic={model: "a/b"}`},
-			[]string{"eval", "t.py", "--model-role", "grader=evalfleet/openai/gpt-4o", "--model-role", `critic={model: "a/b"}`},
+			[]string{"t.py", "--model-role", "grader=openai/gpt-4o", "--model-role", `critic={model: "a/b", temperature: 0.5}`, "--model-role=jury=[a/b, {model: c/d}]"},
+			[]string{
+				"eval", "t.py", "--model-role", "grader=evalfleet/openai/gpt-4o", "--model-role", `critic={model: "evalfleet/a/b", temperature: 0.5}`,
+				"--model-role=jury=[evalfleet/a/b, {model: evalfleet/c/d}]",
+			},
+		},
+		{
+			"models with settings",
+			inspectRun{noSandbox: true},
+			[]string{"t.py", "--model-spec", `{"model": "a/b", "model_args": {"model": "x"}}`, "--model-spec", "{model: [", "--model-spec="},
+			[]string{"eval", "t.py", "--model-spec", `{"model": "evalfleet/a/b", "model_args": {"model": "x"}}`, "--model-spec", "{model: [", "--model-spec="},
 		},
 		{"a flag without its value", inspectRun{noSandbox: true}, []string{"t.py", "--model"}, []string{"eval", "t.py", "--model"}},
 	} {

@@ -208,6 +208,23 @@ func TestInputThatIsNotReadDoesNotHoldTheEnd(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN))
 }
 
+// A caller that sends a command and its input in two calls need not know when the command has begun.
+func TestInputThatComesBeforeTheCommandHasBegunWaitsForIt(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	for i := range 50 {
+		key, spec := fmt.Sprint("early", i), sh("exec cat")
+		spec.StdinOpen = true
+		c, _, err := r.Run(t.Context(), key, nil, spec)
+		require.NoError(t, err)
+		accepted, err := r.Write(key, 0, []byte("early"), true)
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, accepted)
+		waittest.For(t, c.Done(), "the end of the command")
+		assert.Equal(t, "early", string(c.Result(10).GetStdout()))
+	}
+}
+
 func TestArgumentsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, 0)

@@ -32,7 +32,8 @@ func (r *Runner) claim(key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Co
 	return c, true, nil
 }
 
-// Write writes to the standard input of the command of that key, and returns the number of bytes accepted in total.
+// Write writes to the standard input of the command of that key, once it has begun, and returns the number of bytes
+// accepted in total.
 func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, error) {
 	r.mu.Lock()
 	c := r.byKey[key]
@@ -40,6 +41,7 @@ func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, 
 	if c == nil {
 		return 0, fault.KeyUnknown(key)
 	}
+	<-c.begun
 	return c.input.write(offset, data, eof)
 }
 
