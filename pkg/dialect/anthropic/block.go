@@ -7,7 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
+	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -95,7 +95,7 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 	e.Body.TextMember("type", "tool_use")
 	e.Body.TextMember("id", call.GetId())
 	if call.GetFunction() == e.Toolset && e.Toolset != "" {
-		if action, input, ok := toolname.ActionOf(call); ok {
+		if action, input, ok := computer.ActionOf(call); ok {
 			e.Body.TextMember("name", action)
 			e.Body.TextMember("toolset_name", e.Toolset)
 			e.Body.RawMember("input", input)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
+	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -164,7 +164,7 @@ func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 		input = "{}"
 	}
 	if b.Toolset != "" {
-		return dialect.ToolCall(b.ID, b.Toolset, toolname.WithAction(b.Name, input), tools)
+		return dialect.ToolCall(b.ID, b.Toolset, computer.WithAction(b.Name, input), tools)
 	}
 	return dialect.ToolCall(b.ID, b.Name, input, tools)
 }

@@ -89,15 +89,10 @@ func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error)
 	said := readSpoken(blocks, tools)
 	message := chat.Generated(m.Model)
 	message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
-	output := &modelv1.ModelOutput{
-		Model: m.Model, Usage: m.Usage.message(), MetadataJson: m.metadata(),
-		Choices: []*modelv1.Choice{{Message: message, StopReason: stopReasons.Of(m.StopReason), StopDetails: m.Details.message()}},
-	}
-	if m.ID != "" {
-		output.ResponseId = &m.ID
-	}
+	choice := &modelv1.Choice{Message: message, StopReason: stopReasons.Of(m.StopReason), StopDetails: m.Details.message()}
+	output := dialect.NewOutput(m.ID, m.Model, m.Usage.message(), choice)
+	output.MetadataJson = m.metadata()
 	m.fallback(output, blocks)
-	chat.CompleteOutput(output)
 	return output, nil
 }
 

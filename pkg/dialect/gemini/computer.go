@@ -1,12 +1,15 @@
 package gemini
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -29,36 +32,54 @@ const (
 	waitSeconds = 5
 )
 
-// Functions of the server.
+// function is a function of the server.
+type function struct {
+	name, action string
+	has          arguments
+	// text is the action's, where the arguments say none.
+	text string
+}
+
+// arguments are what a function has.
+type arguments uint
+
 const (
-	clickAt         = "click_at"
-	hoverAt         = "hover_at"
-	typeTextAt      = "type_text_at"
-	keyCombination  = "key_combination"
-	scrollDocument  = "scroll_document"
-	scrollAt        = "scroll_at"
-	dragAndDrop     = "drag_and_drop"
-	navigate        = "navigate"
-	goBack          = "go_back"
-	goForward       = "go_forward"
-	openBrowser     = "open_web_browser"
-	searchEngine    = "search"
-	waitFiveSeconds = "wait_5_seconds"
+	hasPlace arguments = 1 << iota
+	hasText
+	hasKeys
+	hasWheel
+	hasDrag
+	hasAddress
+	hasQuery
+	hasWait
 )
 
-// searchPage is the page of a search, which has no address of its own.
-const searchPage = "https://www.google.com"
+// waitFunction is the function for actions that the server has none for: the model sees their screenshot.
+const waitFunction = "wait_5_seconds"
 
-// action is an action of the platform's tool.
-type action struct {
-	Action      string `json:"action"`
-	Coordinate  []int  `json:"coordinate,omitempty"`
-	Start       []int  `json:"start_coordinate,omitempty"`
-	Text        string `json:"text,omitempty"`
-	PressEnter  *bool  `json:"press_enter,omitempty"`
-	Direction   string `json:"scroll_direction,omitempty"`
-	ScrollBy    int    `json:"scroll_amount,omitempty"`
-	WaitSeconds int    `json:"duration,omitempty"`
+// functions are the functions of the server. Of several for an action, the first is that for another model's calls.
+var functions = []function{
+	{name: "click_at", action: "left_click", has: hasPlace},
+	{name: "hover_at", action: "mouse_move", has: hasPlace},
+	{name: "type_text_at", action: "type", has: hasPlace | hasText},
+	{name: "key_combination", action: "key", has: hasKeys},
+	{name: "go_back", action: "key", text: "alt+Left"},
+	{name: "go_forward", action: "key", text: "alt+Right"},
+	{name: "scroll_document", action: "scroll", has: hasWheel},
+	{name: "scroll_at", action: "scroll", has: hasPlace | hasWheel},
+	{name: "drag_and_drop", action: "left_click_drag", has: hasDrag},
+	{name: "navigate", action: "navigate", has: hasAddress},
+	{name: "search", action: "navigate", has: hasQuery, text: "https://www.google.com"},
+	{name: "open_web_browser", action: "open_web_browser"},
+	{name: waitFunction, action: "wait", has: hasWait},
+}
+
+// functionNamed returns the function with a name; nil for another.
+func functionNamed(name string) *function {
+	if at := slices.IndexFunc(functions, func(f function) bool { return f.name == name }); at >= 0 {
+		return &functions[at]
+	}
+	return nil
 }
 
 // gesture are the arguments of the server's functions.
@@ -76,87 +97,77 @@ type gesture struct {
 	Query      string   `json:"query,omitempty"`
 }
 
-// actionOf are the actions for the server's functions.
-var actionOf = map[string]func(gesture) action{
-	clickAt: func(g gesture) action { return action{Action: "left_click", Coordinate: place(g.X, g.Y)} },
-	hoverAt: func(g gesture) action { return action{Action: "mouse_move", Coordinate: place(g.X, g.Y)} },
-	typeTextAt: func(g gesture) action {
-		enters := g.PressEnter == nil || *g.PressEnter
-		return action{Action: "type", Text: or(g.Text, ""), Coordinate: place(g.X, g.Y), PressEnter: &enters}
-	},
-	keyCombination: func(g gesture) action { return action{Action: "key", Text: translated(g.Keys, keyOf)} },
-	scrollDocument: func(g gesture) action {
-		return action{Action: "scroll", Direction: g.Direction, ScrollBy: scrollClicks}
-	},
-	scrollAt: func(g gesture) action {
-		return action{Action: "scroll", Coordinate: place(g.X, g.Y), Direction: g.Direction, ScrollBy: max(1, int(or(g.Magnitude, scrollMagnitude))/wheelClick)}
-	},
-	dragAndDrop: func(g gesture) action {
-		return action{Action: "left_click_drag", Start: place(g.X, g.Y), Coordinate: place(g.ToX, g.ToY)}
-	},
-	navigate:    func(g gesture) action { return action{Action: "navigate", Text: or(g.URL, "")} },
-	goBack:      func(gesture) action { return action{Action: "key", Text: "alt+Left"} },
-	goForward:   func(gesture) action { return action{Action: "key", Text: "alt+Right"} },
-	openBrowser: func(gesture) action { return action{Action: "open_web_browser"} },
-	searchEngine: func(g gesture) action {
-		if g.Query != "" {
-			return action{Action: "navigate", Text: g.Query}
-		}
-		return action{Action: "navigate", Text: searchPage}
-	},
-	waitFiveSeconds: func(gesture) action { return action{Action: "wait", WaitSeconds: waitSeconds} },
-}
-
-// gestureOf are the server's functions for actions that another model asked for. The others have none: the model sees
-// their screenshot after a wait.
-func gestureOf(a action) (function string, g gesture) {
-	switch a.Action {
-	case "left_click":
-		g.X, g.Y = thousandths(a.Coordinate)
-		return clickAt, g
-	case "mouse_move":
-		g.X, g.Y = thousandths(a.Coordinate)
-		return hoverAt, g
-	case "type":
-		g.X, g.Y = thousandths(a.Coordinate)
-		g.Text, g.PressEnter = &a.Text, a.PressEnter
-		return typeTextAt, g
-	case "key":
-		g.Keys = translated(a.Text, serverKeyOf)
-		return keyCombination, g
-	case "scroll":
-		g.Direction = a.Direction
-		if a.Coordinate == nil {
-			return scrollDocument, g
-		}
-		g.X, g.Y = thousandths(a.Coordinate)
-		g.Magnitude = new(float64(min(mostMagnitude, wheelClick*a.ScrollBy)))
-		return scrollAt, g
-	case "left_click_drag":
-		g.X, g.Y = thousandths(a.Start)
-		g.ToX, g.ToY = thousandths(a.Coordinate)
-		return dragAndDrop, g
-	case "open_web_browser":
-		return openBrowser, g
-	case "navigate":
-		g.URL = &a.Text
-		return navigate, g
-	default:
-		return waitFiveSeconds, g
+// meaning is the action for a call of the function.
+func (f *function) meaning(g *gesture) computer.Action {
+	a, text := computer.Action{Action: f.action}, f.text
+	if f.has&hasPlace != 0 {
+		a.Place = pixels(g.X, g.Y)
 	}
+	switch {
+	case f.has&hasText != 0:
+		text, a.PressEnter = or(g.Text, ""), new(or(g.PressEnter, true))
+	case f.has&hasKeys != 0:
+		text = translated(g.Keys, keyOf)
+	case f.has&hasWheel != 0 && a.Place == nil:
+		a.Direction, a.Clicks = g.Direction, scrollClicks
+	case f.has&hasWheel != 0:
+		a.Direction, a.Clicks = g.Direction, max(1, int(or(g.Magnitude, scrollMagnitude))/wheelClick)
+	case f.has&hasDrag != 0:
+		a.Start, a.Place = pixels(g.X, g.Y), pixels(g.ToX, g.ToY)
+	case f.has&hasAddress != 0:
+		text = or(g.URL, "")
+	case f.has&hasQuery != 0:
+		text = cmp.Or(g.Query, f.text)
+	case f.has&hasWait != 0:
+		a.Seconds = waitSeconds
+	}
+	if text != "" {
+		a.Text = &text
+	}
+	return a
 }
 
-// place is a place of the screen in pixels, of one in thousandths.
-func place(x, y *float64) []int {
+// nearest is the function for an action that another model asked for.
+func nearest(a computer.Action) (name string, g gesture) {
+	for _, f := range functions {
+		if f.action != a.Action || f.has&hasWheel != 0 && (f.has&hasPlace != 0) != (a.Place != nil) {
+			continue
+		}
+		if f.has&hasPlace != 0 {
+			g.X, g.Y = thousandths(a.Place)
+		}
+		switch {
+		case f.has&hasText != 0:
+			g.Text, g.PressEnter = new(or(a.Text, "")), a.PressEnter
+		case f.has&hasKeys != 0:
+			g.Keys = translated(or(a.Text, ""), serverKeyOf)
+		case f.has&hasWheel != 0:
+			g.Direction = a.Direction
+			if a.Place != nil {
+				g.Magnitude = new(float64(min(mostMagnitude, wheelClick*a.Clicks)))
+			}
+		case f.has&hasDrag != 0:
+			g.X, g.Y = thousandths(a.Start)
+			g.ToX, g.ToY = thousandths(a.Place)
+		case f.has&hasAddress != 0:
+			g.URL = new(or(a.Text, ""))
+		}
+		return f.name, g
+	}
+	return waitFunction, g
+}
+
+// pixels is a place of the screen in pixels, of one in thousandths.
+func pixels(x, y *float64) []int {
 	return []int{int(math.Round(or(x, 0) / thousand * screenWidth)), int(math.Round(or(y, 0) / thousand * screenHeight))}
 }
 
-// thousandths is the reverse of place.
-func thousandths(pixels []int) (x, y *float64) {
-	if len(pixels) < 2 {
+// thousandths is the reverse of pixels.
+func thousandths(place []int) (x, y *float64) {
+	if len(place) < 2 {
 		return new(0.0), new(0.0)
 	}
-	return new(math.Round(float64(pixels[0]) * thousand / screenWidth)), new(math.Round(float64(pixels[1]) * thousand / screenHeight))
+	return new(math.Round(float64(place[0]) * thousand / screenWidth)), new(math.Round(float64(place[1]) * thousand / screenHeight))
 }
 
 func or[T any](value *T, absent T) T {
@@ -213,27 +224,25 @@ func ComputerCalls(m *modelv1.ChatMessage, name string) {
 
 // ComputerAction returns the arguments of the platform's tool for a call of one of the server's functions; ok is false
 // for a function that is none of them.
-func ComputerAction(function, arguments string) (action string, ok bool) {
-	meaning, ok := actionOf[function]
-	if !ok {
+func ComputerAction(name, arguments string) (action string, ok bool) {
+	f := functionNamed(name)
+	if f == nil {
 		return "", false
 	}
 	var g gesture
 	_ = json.Unmarshal([]byte(arguments), &g) // What cannot be read is not there.
-	return string(jsonwrite.Marshal(meaning(g))), true
+	return f.meaning(&g).Arguments(), true
 }
 
 // served returns a call of the computer as the server knows it: as it made the call, or for another model's call the
 // nearest function.
-func served(call *toolv1.ToolCall) (function, arguments string) {
+func served(call *toolv1.ToolCall) (name, arguments string) {
 	var made original
-	if json.Unmarshal([]byte(call.GetInternalJson()), &made) == nil && actionOf[made.Name] != nil && isObject(string(made.Args)) {
+	if json.Unmarshal([]byte(call.GetInternalJson()), &made) == nil && functionNamed(made.Name) != nil && isObject(string(made.Args)) {
 		return made.Name, string(made.Args)
 	}
-	var asked action
-	_ = json.Unmarshal([]byte(dialect.ArgumentsOf(call)), &asked)
-	function, g := gestureOf(asked)
-	return function, string(jsonwrite.Marshal(g))
+	name, g := nearest(computer.Asked(call))
+	return name, string(jsonwrite.Marshal(g))
 }
 
 // computerResult writes the result of an action, with the screenshot in it. The server requires an acknowledgement of
@@ -243,24 +252,13 @@ func (e *encoder) computerResult(m *modelv1.ChatMessage) {
 	if failure := m.GetError(); failure != nil {
 		text = failure.GetMessage()
 	}
-	function := e.functions[id]
-	if function == "" {
-		function = waitFiveSeconds
-	}
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("functionResponse")
 	e.Body.TextUnlessEmpty("id", id)
-	e.Body.TextMember("name", function)
+	e.Body.TextMember("name", cmp.Or(e.functions[id], waitFunction))
 	e.Body.TextObjectMember("response", "content", text, "safety_acknowledgement", "true", "url", "")
-	e.Body.Key("parts")
-	e.Body.BeginList()
-	for _, part := range m.GetContent().GetList().GetParts() {
-		if part.GetText() == nil {
-			e.Body.BeginObject()
-			e.userPart(part)
-			e.Body.EndObject()
-		}
-	}
+	e.Body.BeginListMember("parts")
+	e.media(m)
 	e.Body.EndList()
 	e.Body.EndObject()
 	e.Body.EndObject()

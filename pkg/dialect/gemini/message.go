@@ -139,6 +139,11 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.TextObjectMember("response", member, text)
 	e.Body.EndObject()
 	e.Body.EndObject()
+	e.media(m)
+}
+
+// media writes the parts of a tool's result that are no texts.
+func (e *encoder) media(m *modelv1.ChatMessage) {
 	for _, part := range m.GetContent().GetList().GetParts() {
 		if part.GetText() == nil {
 			e.Body.BeginObject()

@@ -156,19 +156,15 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 // Output implements dialect.Response. An answer without candidates becomes a choice with the reason, if the server
 // gives one.
 func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	output := &modelv1.ModelOutput{Model: a.Model, Usage: a.TokenUsage()}
-	if a.ID != "" {
-		output.ResponseId = &a.ID
-	}
+	var choices []*modelv1.Choice
 	slices.SortStableFunc(a.Candidates, func(x, y candidate) int { return cmp.Compare(x.Index, y.Index) })
 	for i := range a.Candidates {
-		output.Choices = append(output.Choices, a.Candidates[i].choice(a.Model, tools))
+		choices = append(choices, a.Candidates[i].choice(a.Model, tools))
 	}
 	if len(a.Candidates) == 0 {
-		output.Choices = append(output.Choices, a.unanswered())
+		choices = append(choices, a.unanswered())
 	}
-	chat.CompleteOutput(output)
-	return output, nil
+	return dialect.NewOutput(a.ID, a.Model, a.TokenUsage(), choices...), nil
 }
 
 // unanswered is the choice of an answer that has none.
@@ -289,9 +285,5 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	m.InputTokens, m.OutputTokens = chat.SumTokens(m.InputTokens, u.ToolUse), chat.SumTokens(m.OutputTokens, u.Thoughts)
-	if m.TotalTokens == 0 {
-		m.TotalTokens = chat.SumTokens(m.InputTokens, m.OutputTokens)
-	}
-	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead())
-	return m
+	return dialect.CacheApart(m)
 }

@@ -20,12 +20,12 @@ const done = "[DONE]"
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
 // streamReader collects an answer whose events are answers too, each with the next parts of some candidates. A finish
-// reason does not end a candidate: some servers send one with each event.
+// reason does not end a candidate: some servers send one with each event. Few send a last event, so that the stream is
+// read to its end.
 type streamReader struct {
-	whole   Answer
-	turns   []*streamedTurn // by the index of the candidate
-	started bool
-	done    bool
+	dialect.Progress
+	whole Answer
+	turns []*streamedTurn // by the index of the candidate
 }
 
 // streamedTurn is the received part of a candidate's turn.
@@ -39,7 +39,7 @@ type streamedTurn struct {
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	if string(event.Data) == done {
-		s.done = true
+		s.Ended = true
 		return nil, nil
 	}
 	var piece Answer
@@ -54,7 +54,7 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 			return nil, malformed(fmt.Errorf("a candidate has the index %d", at))
 		}
 	}
-	s.started = true
+	s.Begun = true
 	if piece.ID != "" {
 		s.whole.ID = piece.ID
 	}
@@ -168,12 +168,6 @@ func (t *streamedTurn) settle() {
 	}
 	t.text.Reset()
 }
-
-// Started implements dialect.StreamReader.
-func (s *streamReader) Started() bool { return s.started }
-
-// Done implements dialect.StreamReader: few servers send a last event, so that the stream is read to its end.
-func (s *streamReader) Done() bool { return s.done }
 
 // Complete implements dialect.StreamReader: each candidate that has come has a finish reason, or the prompt is blocked.
 func (s *streamReader) Complete() bool {
