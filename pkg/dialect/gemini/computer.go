@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -238,7 +239,7 @@ func ComputerAction(name, arguments string) (action string, ok bool) {
 // nearest function.
 func served(call *toolv1.ToolCall) (name, arguments string) {
 	var made original
-	if json.Unmarshal([]byte(call.GetInternalJson()), &made) == nil && functionNamed(made.Name) != nil && isObject(string(made.Args)) {
+	if json.Unmarshal([]byte(call.GetInternalJson()), &made) == nil && functionNamed(made.Name) != nil && jsonread.IsObject(string(made.Args)) {
 		return made.Name, string(made.Args)
 	}
 	name, g := nearest(computer.Asked(call))

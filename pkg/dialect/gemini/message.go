@@ -166,9 +166,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		e.refuse("data of a model's message")
 	}
 	for _, call := range m.GetToolCalls() {
-		if !isObject(call.GetArgumentsJson()) {
-			e.refuse("a call whose arguments are no JSON object")
-		}
+		e.CheckCall(call)
 	}
 	t := &turnWriter{w: e.Body, calls: m.GetToolCalls(), served: e.served}
 	t.write(parts)

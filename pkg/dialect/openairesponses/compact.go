@@ -22,12 +22,10 @@ func (r *Request) AppendCompact(dst []byte, instructions string) ([]byte, error)
 	e := bare.encoder(dst)
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
-	if err := e.input(); err != nil {
-		return nil, err
-	}
+	e.input()
 	e.Body.TextUnlessEmpty("instructions", instructions)
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
 // Compaction is the answer to a request to compact a conversation: a [dialect.Response] that DecodeResponse returns.
