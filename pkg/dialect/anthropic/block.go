@@ -49,7 +49,7 @@ func (e *encoder) blocks(blocks []block) {
 func (e *encoder) block(b *block) {
 	switch {
 	case b.part.GetData() != nil:
-		e.rawBlock(dataBlock(b.part), b.marked)
+		e.rawBlock(Kept.JSON(b.part), b.marked)
 		return
 	case b.answered != nil && isOwnResult(b.answered.GetResult()):
 		e.rawBlock(b.answered.GetResult(), b.marked)
@@ -81,9 +81,7 @@ func (e *encoder) rawBlock(document string, marked bool) {
 		return
 	}
 	open := strings.TrimSuffix(strings.TrimSpace(document), "}")
-	mark := &encoder{Request: e.Request, MemberWriter: dialect.MemberWriter{Body: jsonwrite.NewWriter(64)}}
-	mark.cacheControl()
-	e.Body.Raw(open + `,"cache_control":` + mark.Body.String() + "}")
+	e.Body.Raw(open + `,"cache_control":` + e.cacheControl() + "}")
 }
 
 func (e *encoder) textBlock(text string) {

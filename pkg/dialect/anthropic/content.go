@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -57,17 +58,18 @@ type wireSource struct {
 
 var errNoContent = errors.New("content is neither a text nor a list of blocks")
 
-// readBlocks reads content that is a text or a list of blocks; isText reports which. Absent content is an empty text.
-func readBlocks(content jsonread.TextOrRaw) (text string, blocks []wireBlock, isText bool, err error) {
+// readBlocks reads content that is a list of blocks, or a text, which is one; isText reports which. Absent content is an
+// empty text.
+func readBlocks(content jsonread.TextOrRaw) (blocks []wireBlock, isText bool, err error) {
 	if content.IsText || content.Absent() {
-		return content.Text, nil, true, nil
+		return []wireBlock{{Type: "text", Text: content.Text}}, true, nil
 	}
 	var items []jsonread.Raw
 	if jsonread.Unmarshal(content.Raw, &items) != nil {
-		return "", nil, false, errNoContent
+		return nil, false, errNoContent
 	}
 	blocks, err = parseBlocks(items)
-	return "", blocks, false, err
+	return blocks, false, err
 }
 
 // strictTypes are the types of blocks whose members must have the expected types. Other blocks may use the names
@@ -171,15 +173,10 @@ func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 
 // contentText returns the texts of content on the wire, joined by line breaks.
 func contentText(content jsonread.TextOrRaw) string {
-	text, blocks, isText, err := readBlocks(content)
-	if isText || err != nil {
-		return text
-	}
+	blocks, _, _ := readBlocks(content)
+	texts := make([]string, len(blocks))
 	for i := range blocks {
-		if i > 0 {
-			text += "\n"
-		}
-		text += blocks[i].Text
+		texts[i] = blocks[i].Text
 	}
-	return text
+	return strings.Join(texts, "\n")
 }
