@@ -36,7 +36,7 @@ func (e *encoder) input() {
 // user writes a user's message. A part that takes the place of earlier messages is an item of its own, before the rest.
 func (e *encoder) user(parts []*contentv1.Content) {
 	rest := slices.DeleteFunc(slices.Clone(parts), func(part *contentv1.Content) bool {
-		item := compactionItem(part)
+		item := kept.JSON(part)
 		if item != "" {
 			e.Body.Raw(item)
 		}
@@ -153,7 +153,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			e.prompt("user", []*contentv1.Content{part}, false)
 		case *contentv1.Content_Data:
 			flush()
-			switch item := compactionItem(part); {
+			switch item := kept.JSON(part); {
 			case item != "":
 				e.Body.Raw(item)
 			case dialect.IsCompaction(part):
