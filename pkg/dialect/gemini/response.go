@@ -177,7 +177,7 @@ func (a *Answer) unanswered() *modelv1.Choice {
 	m.Content = chat.TextContent("BLOCKED: " + a.Feedback.Reason)
 	why := cmp.Or(a.Feedback.Message, "Blocked: "+a.Feedback.Reason)
 	return &modelv1.Choice{
-		Message: m, StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
+		Message: m, StopReason: filtered,
 		StopDetails: chat.NewStopDetails(a.Feedback.Reason, "", why, blocked(a.Feedback.Ratings)...),
 	}
 }
@@ -219,7 +219,7 @@ func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choi
 	}
 	c.Grounding.cite(read.parts, places)
 	choice := &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason, len(read.calls) > 0), Logprobs: c.Logprobs.message()}
-	if choice.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+	if choice.StopReason == filtered {
 		choice.StopDetails = chat.NewStopDetails(c.FinishReason, "", c.FinishMessage, blocked(c.Ratings)...)
 	}
 	return choice
@@ -231,26 +231,24 @@ const finishStop = "STOP"
 const (
 	finishMaxTokens = "MAX_TOKENS"
 	finishSafety    = "SAFETY"
-	finishOther     = "OTHER"
 
 	finishMalformedCall = "MALFORMED_FUNCTION_CALL"
 )
 
+var stopReasons = dialect.StopReasons{
+	finishStop: modelv1.StopReason_STOP_REASON_STOP, finishMaxTokens: modelv1.StopReason_STOP_REASON_MAX_TOKENS,
+	finishSafety: filtered, "RECITATION": filtered, "BLOCKLIST": filtered, "PROHIBITED_CONTENT": filtered, "SPII": filtered,
+	"IMAGE_SAFETY": filtered, "IMAGE_PROHIBITED_CONTENT": filtered, "IMAGE_RECITATION": filtered,
+}
+
+const filtered = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+
 // stopReason reads a finish reason. The format has none of its own for an answer that ends with calls.
 func stopReason(finish string, calls bool) modelv1.StopReason {
-	switch finish {
-	case finishStop:
-		if calls {
-			return modelv1.StopReason_STOP_REASON_TOOL_CALLS
-		}
-		return modelv1.StopReason_STOP_REASON_STOP
-	case finishMaxTokens:
-		return modelv1.StopReason_STOP_REASON_MAX_TOKENS
-	case finishSafety, "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
-		return modelv1.StopReason_STOP_REASON_CONTENT_FILTER
-	default:
-		return modelv1.StopReason_STOP_REASON_UNKNOWN
+	if finish == finishStop && calls {
+		return modelv1.StopReason_STOP_REASON_TOOL_CALLS
 	}
+	return stopReasons.Of(finish)
 }
 
 func (l *logprobsResult) message() *modelv1.Logprobs {

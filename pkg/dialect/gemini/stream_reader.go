@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,18 +56,8 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 		}
 	}
 	s.Begun = true
-	if piece.ID != "" {
-		s.whole.ID = piece.ID
-	}
-	if piece.Model != "" {
-		s.whole.Model = piece.Model
-	}
-	if piece.Usage != nil {
-		s.whole.Usage = piece.Usage
-	}
-	if piece.Feedback != nil {
-		s.whole.Feedback = piece.Feedback
-	}
+	s.whole.ID, s.whole.Model = cmp.Or(piece.ID, s.whole.ID), cmp.Or(piece.Model, s.whole.Model)
+	s.whole.Usage, s.whole.Feedback = cmp.Or(piece.Usage, s.whole.Usage), cmp.Or(piece.Feedback, s.whole.Feedback)
 	var deltas []*modelv1.GenerateDelta
 	for i := range piece.Candidates {
 		deltas = append(deltas, s.add(&piece.Candidates[i])...)
@@ -87,13 +78,9 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 	if c.Ratings != nil {
 		whole.Ratings = c.Ratings
 	}
-	if c.Grounding != nil {
-		whole.Grounding = c.Grounding
-	}
+	whole.Grounding = cmp.Or(c.Grounding, whole.Grounding)
 	if c.Logprobs != nil {
-		if whole.Logprobs == nil {
-			whole.Logprobs = &logprobsResult{}
-		}
+		whole.Logprobs = cmp.Or(whole.Logprobs, &logprobsResult{})
 		whole.Logprobs.append(c.Logprobs)
 	}
 	var deltas []*modelv1.GenerateDelta
