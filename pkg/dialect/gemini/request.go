@@ -23,7 +23,7 @@ type Request struct {
 	// Search and Execution offer tools of the server: its search of the web, and its execution of code.
 	Search, Execution bool
 	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its own
-	// for it ([ComputerCalls]). Empty: there is none.
+	// for it, whose calls are in the messages. Results of the tool have the screenshot in them. Empty: there is none.
 	Computer string
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting
@@ -80,14 +80,14 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 }
 
 func (r *Request) encoder(dst []byte) *encoder {
-	return &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Gemini API")}
+	return &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Gemini API"), functions: map[string]string{}}
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
 	dialect.Encoder
-	// functions are the server's functions that were called for the computer, by the ids of their calls.
+	// functions are the functions that were called, by the ids of their calls, if there is a computer.
 	functions map[string]string
 }
 
@@ -142,7 +142,7 @@ func (e *encoder) tools() {
 		e.Body.Raw(`{"codeExecution":{}}`)
 	}
 	if e.Computer != "" {
-		e.Body.Raw(computerTool)
+		e.Body.Raw(`{"computerUse":{"environment":"ENVIRONMENT_BROWSER"}}`)
 	}
 	if len(e.Tools) > 0 {
 		e.declarations()

@@ -1,4 +1,4 @@
-package gemini
+package google
 
 import (
 	"cmp"
@@ -7,20 +7,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// A computer is one tool of the platform whose actions are functions that the server declares itself. Its places are
-// thousandths of the screen: https://ai.google.dev/gemini-api/docs/computer-use.
-
-// computerTool offers the server's own functions.
-const computerTool = `{"computerUse":{"environment":"ENVIRONMENT_BROWSER"}}`
+// A computer is one tool of the platform whose actions are functions that the server declares itself, and which are like
+// any others in the format. Its places are thousandths of the screen:
+// https://ai.google.dev/gemini-api/docs/computer-use.
 
 const (
 	// screenWidth and screenHeight are the pixels of the platform's screenshots.
@@ -36,16 +36,16 @@ const (
 // function is a function of the server.
 type function struct {
 	name, action string
-	has          arguments
+	has          argumentSet
 	// text is the action's, where the arguments say none.
 	text string
 }
 
-// arguments are what a function has.
-type arguments uint
+// argumentSet are the arguments that a function has.
+type argumentSet uint
 
 const (
-	hasPlace arguments = 1 << iota
+	hasPlace argumentSet = 1 << iota
 	hasText
 	hasKeys
 	hasWheel
@@ -108,7 +108,7 @@ func (f *function) meaning(g *gesture) computer.Action {
 	case f.has&hasText != 0:
 		text, a.PressEnter = or(g.Text, ""), new(or(g.PressEnter, true))
 	case f.has&hasKeys != 0:
-		text = translated(g.Keys, keyOf)
+		text = translated(g.Keys, platformKeys)
 	case f.has&hasWheel != 0 && a.Place == nil:
 		a.Direction, a.Clicks = g.Direction, scrollClicks
 	case f.has&hasWheel != 0:
@@ -141,7 +141,7 @@ func nearest(a computer.Action) (name string, g gesture) {
 		case f.has&hasText != 0:
 			g.Text, g.PressEnter = new(or(a.Text, "")), a.PressEnter
 		case f.has&hasKeys != 0:
-			g.Keys = translated(or(a.Text, ""), serverKeyOf)
+			g.Keys = translated(or(a.Text, ""), serverKeys)
 		case f.has&hasWheel != 0:
 			g.Direction = a.Direction
 			if a.Place != nil {
@@ -178,16 +178,16 @@ func or[T any](value *T, absent T) T {
 	return *value
 }
 
-// keyOf are the platform's names of keys, by the server's.
-var keyOf = map[string]string{
+// platformKeys are the platform's names of keys, by the server's.
+var platformKeys = map[string]string{
 	"enter": "Return", "escape": "Escape", "backspace": "BackSpace", "tab": "Tab", "space": "space", "delete": "Delete", "home": "Home", "end": "End",
 	"pageup": "Prior", "pagedown": "Next", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "control": "ctrl", "shift": "shift", "alt": "alt",
 }
 
-// serverKeyOf is the reverse, by names in lower case.
-var serverKeyOf = func() map[string]string {
+// serverKeys is the reverse, by names in lower case.
+var serverKeys = func() map[string]string {
 	reversed := map[string]string{}
-	for server, own := range keyOf {
+	for server, own := range platformKeys {
 		reversed[strings.ToLower(own)] = server
 	}
 	return reversed
@@ -212,20 +212,35 @@ type original struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// ComputerCalls turns calls of the server's functions into calls of the tool `name`, in an answer to a request with
-// Computer.
-func ComputerCalls(m *modelv1.ChatMessage, name string) {
+// fromServer turns calls of the server's functions into calls of the tool, in an answer.
+func fromServer(m *modelv1.ChatMessage, tool string) {
 	for _, call := range m.GetToolCalls() {
-		if arguments, ok := ComputerAction(call.GetFunction(), call.GetArgumentsJson()); ok {
+		if arguments, ok := actionOf(call.GetFunction(), call.GetArgumentsJson()); ok {
 			call.InternalJson = string(jsonwrite.Marshal(original{call.GetFunction(), json.RawMessage(dialect.ArgumentsOf(call))}))
-			call.Function, call.ArgumentsJson, call.ParseError = name, arguments, nil
+			call.Function, call.ArgumentsJson, call.ParseError = tool, arguments, nil
 		}
 	}
 }
 
-// ComputerAction returns the arguments of the platform's tool for a call of one of the server's functions; ok is false
-// for a function that is none of them.
-func ComputerAction(name, arguments string) (action string, ok bool) {
+// restored returns the request of a call with a stream in which calls of the server's functions are calls of the tool.
+func restored(r *provider.Request, tool string) *provider.Request {
+	if tool == "" || r.Stream == nil {
+		return r
+	}
+	copied := *r
+	copied.Stream = func(d *modelv1.GenerateDelta) {
+		call := d.GetToolCall() // Calls come whole.
+		if arguments, ok := actionOf(call.GetFunction(), call.GetArguments()); ok {
+			call.Function, call.Arguments = tool, arguments
+		}
+		r.Stream(d)
+	}
+	return &copied
+}
+
+// actionOf returns the arguments of the tool for a call of one of the server's functions; ok is false for a function
+// that is none of them.
+func actionOf(name, arguments string) (action string, ok bool) {
 	f := functionNamed(name)
 	if f == nil {
 		return "", false
@@ -233,6 +248,27 @@ func ComputerAction(name, arguments string) (action string, ok bool) {
 	var g gesture
 	_ = json.Unmarshal([]byte(arguments), &g) // What cannot be read is not there.
 	return f.meaning(&g).Arguments(), true
+}
+
+// toServer returns the messages of a request with calls of the tool as calls of the server's functions. Calls whose
+// arguments are no object stay, for the format to refuse.
+func toServer(messages []*modelv1.ChatMessage, tool string) []*modelv1.ChatMessage {
+	called := func(call *toolv1.ToolCall) bool {
+		return call.GetFunction() == tool && jsonread.IsObject(dialect.ArgumentsOf(call))
+	}
+	messages = slices.Clone(messages)
+	for i, m := range messages {
+		if !slices.ContainsFunc(m.GetToolCalls(), called) {
+			continue
+		}
+		messages[i] = proto.CloneOf(m)
+		for _, call := range messages[i].GetToolCalls() {
+			if called(call) {
+				call.Function, call.ArgumentsJson = served(call)
+			}
+		}
+	}
+	return messages
 }
 
 // served returns a call of the computer as the server knows it: as it made the call, or for another model's call the
@@ -244,23 +280,4 @@ func served(call *toolv1.ToolCall) (name, arguments string) {
 	}
 	name, g := nearest(computer.Asked(call))
 	return name, string(jsonwrite.Marshal(g))
-}
-
-// computerResult writes the result of an action, with the screenshot in it. The server requires an acknowledgement of
-// some actions; the platform's own approval of the call has given it.
-func (e *encoder) computerResult(m *modelv1.ChatMessage) {
-	id, text := chat.CallID(m), chat.Text(m)
-	if failure := m.GetError(); failure != nil {
-		text = failure.GetMessage()
-	}
-	e.Body.BeginObject()
-	e.Body.BeginObjectMember("functionResponse")
-	e.Body.TextUnlessEmpty("id", id)
-	e.Body.TextMember("name", cmp.Or(e.functions[id], waitFunction))
-	e.Body.TextObjectMember("response", "content", text, "safety_acknowledgement", "true", "url", "")
-	e.Body.BeginListMember("parts")
-	e.media(m)
-	e.Body.EndList()
-	e.Body.EndObject()
-	e.Body.EndObject()
 }
