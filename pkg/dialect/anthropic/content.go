@@ -90,31 +90,24 @@ func parseBlocks[R ~[]byte](items []R) ([]wireBlock, error) {
 	return blocks, nil
 }
 
-// spoken are the parts and the calls of a model's turn.
-type spoken struct {
-	parts []*contentv1.Content
-	calls []*toolv1.ToolCall
-}
-
-// readSpoken reads the blocks of a model's turn. tools are the offered tools. Blocks of unknown types, and a server's
-// call without a result, are dropped.
-func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) spoken {
-	s := spoken{parts: []*contentv1.Content{}}
+// readSpoken reads the parts and the calls of a model's turn. tools are the offered tools. Blocks of unknown types, and a
+// server's call without a result, are dropped.
+func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) (parts []*contentv1.Content, calls []*toolv1.ToolCall) {
 	for i := range blocks {
 		switch b := &blocks[i]; b.Type {
 		case "tool_use":
-			s.calls = append(s.calls, b.call(tools))
+			calls = append(calls, b.call(tools))
 		case serverToolUse, mcpUse:
 			if result := resultOf(blocks, b.ID); result != nil {
-				s.parts = append(s.parts, serverUse(b, result))
+				parts = append(parts, serverUse(b, result))
 			}
 		default:
 			if part := b.spokenPart(); part != nil {
-				s.parts = append(s.parts, part)
+				parts = append(parts, part)
 			}
 		}
 	}
-	return s
+	return parts, calls
 }
 
 func resultOf(blocks []wireBlock, id string) *wireBlock {

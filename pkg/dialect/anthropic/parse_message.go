@@ -84,9 +84,9 @@ func (c *conversation) message(m *wireMessage) error {
 			return err
 		}
 		message := chat.Assistant("")
-		said := readSpoken(blocks, nil)
-		unseal(said.parts)
-		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
+		parts, calls := readSpoken(blocks, nil)
+		unseal(parts)
+		message.Content, message.ToolCalls = chat.ListContent(parts...), calls
 		c.add(message)
 		return nil
 	case roleUser:

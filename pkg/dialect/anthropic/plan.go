@@ -156,9 +156,7 @@ func systemTurn(m *modelv1.ChatMessage) turn {
 	}
 	t := turn{role: roleSystem}
 	for _, part := range m.GetContent().GetList().GetParts() {
-		if text := part.GetText().GetText(); text != "" {
-			t.blocks = append(t.blocks, block{text: text})
-		}
+		t.blocks = appendText(t.blocks, part.GetText().GetText(), false)
 	}
 	t.blocks = orNoContent(t.blocks)
 	return t

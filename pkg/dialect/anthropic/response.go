@@ -86,9 +86,9 @@ func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error)
 	if err != nil {
 		return nil, malformed(err)
 	}
-	said := readSpoken(blocks, tools)
+	parts, calls := readSpoken(blocks, tools)
 	message := chat.Generated(m.Model)
-	message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
+	message.Content, message.ToolCalls = chat.ListContent(parts...), calls
 	choice := &modelv1.Choice{Message: message, StopReason: stopReasons.Of(m.StopReason), StopDetails: m.Details.message()}
 	output := dialect.NewOutput(m.ID, m.Model, m.Usage.message(), choice)
 	output.MetadataJson = m.metadata()
