@@ -70,6 +70,14 @@ func (k KeptBlocks) Block(part *contentv1.Content) (kind string, block *orderedj
 	return "", nil
 }
 
+// JSON is the block that data was made of as JSON; empty for data of others.
+func (k KeptBlocks) JSON(part *contentv1.Content) string {
+	if _, block := k.Block(part); block != nil {
+		return string(orderedjson.Append(nil, block))
+	}
+	return ""
+}
+
 // IsCompaction reports whether a part takes the place of earlier messages. A format that leaves out data of others must
 // refuse it, since the conversation would lose them.
 func IsCompaction(part *contentv1.Content) bool {

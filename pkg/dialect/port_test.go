@@ -55,6 +55,43 @@ func TestAResultClosesTheFirstCallThatFits(t *testing.T) {
 	assert.Nil(t, open.Close(isF))
 }
 
+func TestTheFirstRefusalIsTheErrorOfARequest(t *testing.T) {
+	t.Parallel()
+	e := dialect.NewEncoder(nil, &dialect.Request{Config: &modelv1.GenerateConfig{ExtraBodyJson: new("[]")}}, "the API")
+	e.CheckCall(chat.Call("c", "f", ""))
+	e.CheckTool(&toolv1.ToolInfo{Name: "f", ParametersJson: `{"type":"object"}`})
+	body, err := e.Written()
+	require.NoError(t, err)
+	assert.Empty(t, body)
+
+	e.CheckCall(chat.Call("c", "f", "[1]"))
+	e.CheckTool(&toolv1.ToolInfo{Name: "f", ParametersJson: "true"})
+	e.TakeExtraBody()
+	body, err = e.Written()
+	assert.Equal(t, &dialect.UnsupportedError{API: "the API", What: "a call whose arguments are no JSON object", Field: "messages"}, err)
+	assert.Nil(t, body)
+}
+
+func TestFurtherMembersAreWrittenByTheirNames(t *testing.T) {
+	t.Parallel()
+	e := dialect.NewEncoder(nil, &dialect.Request{Members: []dialect.Member{{Name: "a", JSON: "1"}, {Name: "b", JSON: "2"}}}, "the API")
+	e.Body.BeginObject()
+	e.Further(func(name string) bool { return name == "b" })
+	e.Body.EndObject()
+	body, err := e.Written()
+	require.NoError(t, err)
+	assert.Equal(t, `{"b":2}`, string(body))
+	assert.NotNil(t, e.Config)
+}
+
+func TestCachedTokensAreApartFromTheInput(t *testing.T) {
+	t.Parallel()
+	u := dialect.CacheApart(&modelv1.ModelUsage{InputTokens: 10, OutputTokens: 3, InputTokensCacheRead: new(int64(4)), InputTokensCacheWrite: new(int64(1))})
+	assert.Equal(t, []int64{5, 3, 13}, []int64{u.GetInputTokens(), u.GetOutputTokens(), u.GetTotalTokens()})
+	assert.Zero(t, dialect.CacheApart(&modelv1.ModelUsage{InputTokens: 1, InputTokensCacheRead: new(int64(4))}).GetInputTokens())
+	assert.Nil(t, dialect.CacheApart(&modelv1.ModelUsage{InputTokens: -1}))
+}
+
 func TestACountIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	malformed := func(cause error) error { return &dialect.MalformedError{Answer: "count", Cause: cause} }

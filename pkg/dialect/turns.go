@@ -59,6 +59,23 @@ func (t *Turns) Result(id string, content *contentv1.MessageContent) {
 	t.Add(&modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_TOOL, Content: content, ToolCallIds: []string{id}, Function: t.called[id]})
 }
 
+// Outcome appends the result of a call of a function: its parts, or one empty text, beside a failure, which may be nil.
+func (t *Turns) Outcome(id, function string, parts []*contentv1.Content, failure *toolv1.ToolCallError) {
+	if len(parts) == 0 {
+		parts = []*contentv1.Content{chat.TextPart("")}
+	}
+	m := NewMessage(modelv1.Role_ROLE_TOOL, parts)
+	m.Function, m.ToolCallIds, m.Error = function, []string{id}, failure
+	t.Add(m)
+}
+
+// Answer appends a whole message of the assistant.
+func (t *Turns) Answer(parts []*contentv1.Content, calls []*toolv1.ToolCall) {
+	m := NewMessage(modelv1.Role_ROLE_ASSISTANT, parts)
+	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, calls
+	t.Add(m)
+}
+
 // Messages returns the messages. It is called once, after the last entry.
 func (t *Turns) Messages() []*modelv1.ChatMessage {
 	t.End()

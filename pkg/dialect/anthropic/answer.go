@@ -34,7 +34,7 @@ var noRequest Request
 
 // newEncoder returns an encoder for other bodies than requests.
 func newEncoder(w *jsonwrite.Writer) *encoder {
-	return &encoder{Request: &noRequest, MemberWriter: dialect.MemberWriter{Body: w}}
+	return &encoder{Request: &noRequest, Encoder: dialect.Encoder{MemberWriter: dialect.MemberWriter{Body: w}}}
 }
 
 // head opens a message and writes it up to its content.
@@ -55,7 +55,7 @@ func (e *encoder) head(id, model string, content func()) {
 func answerBlocks(m *modelv1.ChatMessage) []block {
 	blocks := []block{}
 	for _, part := range answerParts(m) {
-		blocks = append(blocks, partBlock(asAnswer(part))...)
+		blocks = append(blocks, partBlock(part)...)
 	}
 	for _, call := range m.GetToolCalls() {
 		blocks = append(blocks, block{call: withID(call)})
@@ -63,38 +63,25 @@ func answerBlocks(m *modelv1.ChatMessage) []block {
 	return blocks
 }
 
-// answerParts are the parts of an answer that have a place in the format.
+// answerParts are the parts of an answer that have a place in the format, in the form for its clients.
 func answerParts(m *modelv1.ChatMessage) (parts []*contentv1.Content) {
 	for _, part := range chat.Parts(m.GetContent()) {
-		if answerable(part) {
+		if part = asAnswer(part); part != nil {
 			parts = append(parts, part)
 		}
 	}
 	return parts
 }
 
-// shown is the text of reasoning that a client is shown.
-func shown(part *contentv1.Content) string { return asAnswer(part).GetReasoning().GetSummary() }
-
-func answerable(part *contentv1.Content) bool {
-	switch p := part.GetPart().(type) {
-	case *contentv1.Content_Text:
-		return p.Text.GetText() != ""
-	case *contentv1.Content_Reasoning, *contentv1.Content_ToolUse:
-		return true
-	case *contentv1.Content_Data:
-		return dataBlock(part) != ""
-	default:
-		return false
-	}
-}
-
 // asAnswer converts a part to the form for a client of this format: open reasoning becomes thinking sealed by whatever
 // signature it has, sealed reasoning stays as it is, whichever vendor signed it, and a text keeps only its text and
-// citations.
+// citations. It is nil for a part without a place in the format.
 func asAnswer(part *contentv1.Content) *contentv1.Content {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
+		if p.Text.GetText() == "" {
+			return nil
+		}
 		text := chat.TextPart(p.Text.GetText())
 		text.GetText().Citations = p.Text.GetCitations()
 		return text
@@ -103,6 +90,9 @@ func asAnswer(part *contentv1.Content) *contentv1.Content {
 			return chat.SealedPart(r.GetSignature(), &r.Reasoning)
 		}
 		return chat.SealedPart(p.Reasoning.GetReasoning(), p.Reasoning.Summary)
+	}
+	if part.GetToolUse() == nil && Kept.JSON(part) == "" {
+		return nil
 	}
 	return part
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
+	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -49,7 +49,7 @@ func (e *encoder) blocks(blocks []block) {
 func (e *encoder) block(b *block) {
 	switch {
 	case b.part.GetData() != nil:
-		e.rawBlock(dataBlock(b.part), b.marked)
+		e.rawBlock(Kept.JSON(b.part), b.marked)
 		return
 	case b.answered != nil && isOwnResult(b.answered.GetResult()):
 		e.rawBlock(b.answered.GetResult(), b.marked)
@@ -81,9 +81,7 @@ func (e *encoder) rawBlock(document string, marked bool) {
 		return
 	}
 	open := strings.TrimSuffix(strings.TrimSpace(document), "}")
-	mark := &encoder{Request: e.Request, MemberWriter: dialect.MemberWriter{Body: jsonwrite.NewWriter(64)}}
-	mark.cacheControl()
-	e.Body.Raw(open + `,"cache_control":` + mark.Body.String() + "}")
+	e.Body.Raw(open + `,"cache_control":` + e.cacheControl() + "}")
 }
 
 func (e *encoder) textBlock(text string) {
@@ -95,7 +93,7 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 	e.Body.TextMember("type", "tool_use")
 	e.Body.TextMember("id", call.GetId())
 	if call.GetFunction() == e.Toolset && e.Toolset != "" {
-		if action, input, ok := toolname.ActionOf(call); ok {
+		if action, input, ok := computer.ActionOf(call); ok {
 			e.Body.TextMember("name", action)
 			e.Body.TextMember("toolset_name", e.Toolset)
 			e.Body.RawMember("input", input)

@@ -5,6 +5,7 @@ import (
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // location is where a citation points to, on the wire. Blocks and characters count from 0, pages from 1.
@@ -55,21 +56,16 @@ const searchLocation = "web_search_result_location"
 func (l *location) message() *contentv1.Citation {
 	c := &contentv1.Citation{Title: l.Title, Cited: &contentv1.Citation_CitedText{CitedText: l.CitedText}}
 	if l.Type == searchLocation {
-		c.InternalJson, c.Source = stateJSON(citationState{EncryptedIndex: l.EncryptedIndex}), &contentv1.Citation_Url{Url: l.URL}
+		c.InternalJson, c.Source = string(jsonwrite.Marshal(citationState{EncryptedIndex: l.EncryptedIndex})), &contentv1.Citation_Url{Url: l.URL}
 	}
 	for kind, of := range ranges {
 		if of.location == l.Type {
 			start, end := of.bounds(l)
-			c.Title, c.InternalJson = l.DocumentTitle, stateJSON(citationState{DocumentIndex: &l.DocumentIndex})
+			c.Title, c.InternalJson = l.DocumentTitle, string(jsonwrite.Marshal(citationState{DocumentIndex: &l.DocumentIndex}))
 			c.Source = &contentv1.Citation_Document{Document: &contentv1.DocumentRange{Type: kind, StartIndex: start - of.from, EndIndex: end - of.from}}
 		}
 	}
 	return c
-}
-
-func stateJSON(s citationState) string {
-	document, _ := json.Marshal(s)
-	return string(document)
 }
 
 // cites reports whether any document of a conversation is to be cited. A tool's output beside a failure is not sent.

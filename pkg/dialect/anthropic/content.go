@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
+	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -57,17 +58,18 @@ type wireSource struct {
 
 var errNoContent = errors.New("content is neither a text nor a list of blocks")
 
-// readBlocks reads content that is a text or a list of blocks; isText reports which. Absent content is an empty text.
-func readBlocks(content jsonread.TextOrRaw) (text string, blocks []wireBlock, isText bool, err error) {
+// readBlocks reads content that is a list of blocks, or a text, which is one; isText reports which. Absent content is an
+// empty text.
+func readBlocks(content jsonread.TextOrRaw) (blocks []wireBlock, isText bool, err error) {
 	if content.IsText || content.Absent() {
-		return content.Text, nil, true, nil
+		return []wireBlock{{Type: "text", Text: content.Text}}, true, nil
 	}
 	var items []jsonread.Raw
 	if jsonread.Unmarshal(content.Raw, &items) != nil {
-		return "", nil, false, errNoContent
+		return nil, false, errNoContent
 	}
 	blocks, err = parseBlocks(items)
-	return "", blocks, false, err
+	return blocks, false, err
 }
 
 // strictTypes are the types of blocks whose members must have the expected types. Other blocks may use the names
@@ -88,31 +90,24 @@ func parseBlocks[R ~[]byte](items []R) ([]wireBlock, error) {
 	return blocks, nil
 }
 
-// spoken are the parts and the calls of a model's turn.
-type spoken struct {
-	parts []*contentv1.Content
-	calls []*toolv1.ToolCall
-}
-
-// readSpoken reads the blocks of a model's turn. tools are the offered tools. Blocks of unknown types, and a server's
-// call without a result, are dropped.
-func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) spoken {
-	s := spoken{parts: []*contentv1.Content{}}
+// readSpoken reads the parts and the calls of a model's turn. tools are the offered tools. Blocks of unknown types, and a
+// server's call without a result, are dropped.
+func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) (parts []*contentv1.Content, calls []*toolv1.ToolCall) {
 	for i := range blocks {
 		switch b := &blocks[i]; b.Type {
 		case "tool_use":
-			s.calls = append(s.calls, b.call(tools))
+			calls = append(calls, b.call(tools))
 		case serverToolUse, mcpUse:
 			if result := resultOf(blocks, b.ID); result != nil {
-				s.parts = append(s.parts, serverUse(b, result))
+				parts = append(parts, serverUse(b, result))
 			}
 		default:
 			if part := b.spokenPart(); part != nil {
-				s.parts = append(s.parts, part)
+				parts = append(parts, part)
 			}
 		}
 	}
-	return s
+	return parts, calls
 }
 
 func resultOf(blocks []wireBlock, id string) *wireBlock {
@@ -164,22 +159,17 @@ func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 		input = "{}"
 	}
 	if b.Toolset != "" {
-		return dialect.ToolCall(b.ID, b.Toolset, toolname.WithAction(b.Name, input), tools)
+		return dialect.ToolCall(b.ID, b.Toolset, computer.WithAction(b.Name, input), tools)
 	}
 	return dialect.ToolCall(b.ID, b.Name, input, tools)
 }
 
 // contentText returns the texts of content on the wire, joined by line breaks.
 func contentText(content jsonread.TextOrRaw) string {
-	text, blocks, isText, err := readBlocks(content)
-	if isText || err != nil {
-		return text
-	}
+	blocks, _, _ := readBlocks(content)
+	texts := make([]string, len(blocks))
 	for i := range blocks {
-		if i > 0 {
-			text += "\n"
-		}
-		text += blocks[i].Text
+		texts[i] = blocks[i].Text
 	}
-	return text
+	return strings.Join(texts, "\n")
 }

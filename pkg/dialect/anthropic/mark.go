@@ -35,15 +35,15 @@ func losesMark(messages []*modelv1.ChatMessage) bool {
 
 // mark sets what the server should cache: the instructions, the tools, and the conversation up to the block before its
 // last, which the next request shares. Marks of the messages themselves replace the last, and have precedence if there
-// are not enough for all.
-func (p *plan) mark(tools, automatic bool) error {
+// are not enough for all. It reports whether these are not too many.
+func (p *plan) mark(tools, automatic bool) bool {
 	inSystem, inTurns := countMarks(p.system), 0
 	for i := range p.turns {
 		inTurns += countMarks(p.turns[i].blocks)
 	}
 	left := maxMarks - inSystem - inTurns
 	if left < 0 {
-		return unsupported("messages", "more than 4 cache breakpoints")
+		return false
 	}
 	if len(p.system) > 0 && inSystem == 0 && left > 0 {
 		p.system[len(p.system)-1].marked = true
@@ -51,13 +51,13 @@ func (p *plan) mark(tools, automatic bool) error {
 	}
 	p.toolsMarked = tools && left > 0
 	if inSystem+inTurns > 0 {
-		return nil
+		return true
 	}
 	p.automatic = automatic
 	if b := p.beforeLast(); b != nil {
 		b.marked = true
 	}
-	return nil
+	return true
 }
 
 func countMarks(blocks []block) int {

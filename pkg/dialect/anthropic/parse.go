@@ -182,14 +182,14 @@ func (w *wireRequest) format() *wireFormat {
 
 // parseSystem reads the instructions. An empty text counts as none.
 func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
-	text, blocks, isText, err := readBlocks(system)
+	blocks, isText, err := readBlocks(system)
 	switch {
 	case err != nil:
 		return unreadable("system", err)
-	case isText && text == "":
+	case isText && blocks[0].Text == "":
 		return nil
 	}
-	r.Messages, err = systemMessages("system.%d", text, blocks, isText)
+	r.Messages, err = systemMessages("system.%d", blocks)
 	return err
 }
 

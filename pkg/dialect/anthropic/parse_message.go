@@ -70,31 +70,28 @@ func (c *conversation) message(m *wireMessage) error {
 	if m.Content.Absent() {
 		return dialect.Required("content")
 	}
-	text, blocks, isText, err := readBlocks(m.Content)
+	blocks, isText, err := readBlocks(m.Content)
 	if err != nil {
 		return unreadable("content", err)
 	}
 	switch m.Role {
 	case roleSystem:
-		messages, err := systemMessages("content.%d", text, blocks, isText)
+		messages, err := systemMessages("content.%d", blocks)
 		c.add(messages...)
 		return err
 	case roleAssistant:
-		if isText {
-			blocks = []wireBlock{{Type: "text", Text: text}}
-		}
 		if err := dialect.Each(blocks, "content.%d.", (*wireBlock).checkSaid); err != nil {
 			return err
 		}
 		message := chat.Assistant("")
-		said := readSpoken(blocks, nil)
-		unseal(said.parts)
-		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
+		parts, calls := readSpoken(blocks, nil)
+		unseal(parts)
+		message.Content, message.ToolCalls = chat.ListContent(parts...), calls
 		c.add(message)
 		return nil
 	case roleUser:
 		if isText {
-			c.add(chat.User(text))
+			c.add(chat.User(blocks[0].Text))
 			return nil
 		}
 		return c.user(blocks)
@@ -117,10 +114,7 @@ func (b *wireBlock) checkSaid() (err error) {
 }
 
 // systemMessages makes a message of each block of the instructions at a place.
-func systemMessages(place, text string, blocks []wireBlock, isText bool) (messages []*modelv1.ChatMessage, err error) {
-	if isText {
-		return []*modelv1.ChatMessage{chat.System(text)}, nil
-	}
+func systemMessages(place string, blocks []wireBlock) (messages []*modelv1.ChatMessage, err error) {
 	err = dialect.Each(blocks, place, func(b *wireBlock) error {
 		if b.Type != "text" {
 			return dialect.Invalid("", "must be a text")
@@ -159,18 +153,17 @@ func (c *conversation) result(b *wireBlock) error {
 	if b.ToolUseID == "" {
 		return dialect.Required("tool_use_id")
 	}
-	given := &toolv1.ToolResult{CallId: b.ToolUseID}
-	text, blocks, isText, err := readBlocks(b.Content)
+	blocks, isText, err := readBlocks(b.Content)
 	if err != nil {
 		return unreadable("content", err)
 	}
-	given.Content = chat.TextContent(text)
-	if !isText {
-		parts, err := userParts(blocks, "content.%d.", "")
-		if err != nil {
-			return err
-		}
-		given.Content = chat.ListContent(parts...)
+	parts, err := userParts(blocks, "content.%d.", "")
+	if err != nil {
+		return err
+	}
+	given := &toolv1.ToolResult{CallId: b.ToolUseID, Content: chat.ListContent(parts...)}
+	if isText {
+		given.Content = chat.TextContent(blocks[0].Text)
 	}
 	if b.IsError {
 		given.Error = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: chat.ContentText(given.GetContent())}
@@ -204,12 +197,9 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	case b.Type == "text":
 		return []*contentv1.Content{b.textPart()}, nil
 	case b.Type == "document" && b.Source != nil && b.Source.Type == "content":
-		text, blocks, isText, err := readBlocks(b.Source.Content)
-		switch {
-		case err != nil:
+		blocks, _, err := readBlocks(b.Source.Content)
+		if err != nil {
 			return nil, unreadable("source.content", err)
-		case isText:
-			return []*contentv1.Content{chat.TextPart(text)}, nil
 		}
 		return userParts(blocks, "source.content.%d.", "document")
 	case b.Type == "image", b.Type == "document":

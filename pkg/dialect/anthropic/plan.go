@@ -75,18 +75,16 @@ const (
 
 // plan converts messages to turns: tool results belong to the user, and consecutive turns of the user are merged.
 // Foreign JSON, which passes through unchanged, must be an object.
-func (r *Request) plan() (*plan, error) {
-	for _, tool := range r.Tools {
-		if schema := tool.GetParametersJson(); schema != "" && !jsonread.IsObject(schema) {
-			return nil, unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
-		}
+func (e *encoder) plan() *plan {
+	for _, tool := range e.Tools {
+		e.CheckTool(tool)
 	}
-	if r.Config.GetResponseSchema() != nil && !jsonread.IsObject(r.Config.GetResponseSchema().GetJsonSchema()) {
-		return nil, unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
+	if schema := e.Config.GetResponseSchema(); schema != nil && !jsonread.IsObject(schema.GetJsonSchema()) {
+		e.Refuse("config.response_schema.json_schema", "a schema of answers that is no JSON object")
 	}
-	p := &plan{turns: make([]turn, 0, len(r.Messages))}
-	messages := r.Messages
-	if r.Cache.Off {
+	p := &plan{turns: make([]turn, 0, len(e.Messages))}
+	messages := e.Messages
+	if e.Cache.Off {
 		messages = cachemark.Without(messages)
 	}
 	for _, m := range messages {
@@ -94,35 +92,34 @@ func (r *Request) plan() (*plan, error) {
 			p.system = append(p.system, instructions(m)...)
 			continue
 		}
-		t, err := newTurn(m)
-		if err != nil {
-			return nil, err
-		}
+		t := e.newTurn(m)
 		if last := len(p.turns) - 1; last >= 0 && t.role == roleUser && p.turns[last].role == roleUser {
 			p.turns[last] = join(p.turns[last], t)
 		} else {
 			p.turns = append(p.turns, t)
 		}
 	}
-	if !r.Cache.Off {
-		return p, p.mark(len(r.Tools) > 0, r.Cache.Automatic)
+	if !e.Cache.Off && !p.mark(len(e.Tools) > 0, e.Cache.Automatic) {
+		e.Refuse("messages", "more than 4 cache breakpoints")
 	}
-	return p, nil
+	return p
 }
 
-func newTurn(m *modelv1.ChatMessage) (turn, error) {
+func (e *encoder) newTurn(m *modelv1.ChatMessage) turn {
 	switch m.GetRole() {
 	case modelv1.Role_ROLE_ASSISTANT:
-		return assistantTurn(m)
+		return e.assistantTurn(m)
 	case modelv1.Role_ROLE_TOOL:
-		return turn{role: roleUser, blocks: []block{{result: m}}}, check(m.GetContent(), false, "a tool's result")
+		e.check(m.GetContent(), false, "a tool's result")
+		return turn{role: roleUser, blocks: []block{{result: m}}}
 	case modelv1.Role_ROLE_SYSTEM:
-		return systemTurn(m), nil
+		return systemTurn(m)
 	default:
+		e.check(m.GetContent(), false, "a user message")
 		if m.GetContent().GetList() == nil {
-			return plainTurn(roleUser, m.GetContent().GetText()), nil
+			return plainTurn(roleUser, m.GetContent().GetText())
 		}
-		return turn{role: roleUser, blocks: orNoContent(partBlocks(m.GetContent()))}, check(m.GetContent(), false, "a user message")
+		return turn{role: roleUser, blocks: orNoContent(partBlocks(m.GetContent()))}
 	}
 }
 
@@ -159,9 +156,7 @@ func systemTurn(m *modelv1.ChatMessage) turn {
 	}
 	t := turn{role: roleSystem}
 	for _, part := range m.GetContent().GetList().GetParts() {
-		if text := part.GetText().GetText(); text != "" {
-			t.blocks = append(t.blocks, block{text: text})
-		}
+		t.blocks = appendText(t.blocks, part.GetText().GetText(), false)
 	}
 	t.blocks = orNoContent(t.blocks)
 	return t
@@ -176,7 +171,7 @@ func orNoContent(blocks []block) []block {
 }
 
 // assistantTurn makes a turn of a model's message. It has a block for the text even if the model only calls tools.
-func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
+func (e *encoder) assistantTurn(m *modelv1.ChatMessage) turn {
 	t := turn{role: roleAssistant}
 	if m.GetContent().GetList() == nil {
 		t.blocks = append(t.blocks, block{text: cmp.Or(m.GetContent().GetText(), noContent)})
@@ -184,16 +179,15 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 		t.blocks = partBlocks(m.GetContent())
 	}
 	for _, call := range m.GetToolCalls() {
-		if arguments := call.GetArgumentsJson(); arguments != "" && !jsonread.IsObject(arguments) {
-			return turn{}, unsupported("messages", "a call whose arguments are no JSON object")
-		}
+		e.CheckCall(call)
 		t.blocks = append(t.blocks, block{call: call})
 	}
 	// A turn must have content, and must not end in thinking.
 	if last := len(t.blocks) - 1; last < 0 || isThinking(t.blocks[last].part.GetReasoning()) {
 		t.blocks = append(t.blocks, block{text: noContent})
 	}
-	return t, check(m.GetContent(), true, "an assistant message")
+	e.check(m.GetContent(), true, "an assistant message")
+	return t
 }
 
 func partBlocks(c *contentv1.MessageContent) []block {
@@ -225,8 +219,8 @@ func join(a, b turn) turn {
 // imageTypes are the media types of images that the server reads.
 var imageTypes = []string{"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
 
-// check fails if content has no form in its place, which is a model's turn or not.
-func check(c *contentv1.MessageContent, model bool, where string) error {
+// check refuses content that has no form in its place, which is a model's turn or not.
+func (e *encoder) check(c *contentv1.MessageContent, model bool, where string) {
 	for _, part := range c.GetList().GetParts() {
 		what := ""
 		switch p := part.GetPart().(type) {
@@ -241,7 +235,7 @@ func check(c *contentv1.MessageContent, model bool, where string) error {
 				what = "reasoning or a provider's tool"
 			}
 		case *contentv1.Content_Data:
-			if !model || dataBlock(part) == "" {
+			if !model || Kept.JSON(part) == "" {
 				what = "data of another provider"
 			}
 		case *contentv1.Content_Audio:
@@ -252,8 +246,7 @@ func check(c *contentv1.MessageContent, model bool, where string) error {
 			what = "content of an unknown kind"
 		}
 		if what != "" {
-			return unsupported("messages", what+" in "+where)
+			e.Refuse("messages", what+" in "+where)
 		}
 	}
-	return nil
 }

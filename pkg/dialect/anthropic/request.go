@@ -56,11 +56,6 @@ type Cache struct {
 	Automatic bool
 }
 
-// unsupported is the error for content that the format cannot express, or that this package does not accept.
-func unsupported(field, what string) error {
-	return &dialect.UnsupportedError{API: "the Messages API", What: what, Field: field}
-}
-
 // AppendRequest implements dialect.Codec. Later system messages become reminders of the user, which every model takes.
 func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	return arranged(r).Append(dst)
@@ -91,26 +86,18 @@ func (r *Request) AppendCount(dst []byte) ([]byte, error) { return r.write(dst, 
 
 // write appends a request with these options between the model's name and the conversation.
 func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
-	p, err := r.plan()
-	if err != nil {
-		return nil, err
-	}
-	w := jsonwrite.Append(dst, 1024+r.Size())
-	e := &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, cites: cites(r.Messages),
-	}
+	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Messages API"), cites: cites(r.Messages)}
+	p := e.plan()
 	e.Body.BeginObject()
 	if !r.ModelInAddress {
 		e.Member("model", func() { e.Body.Text(r.Model) })
 	}
 	options(e)
 	if p.automatic {
-		e.Member("cache_control", e.cacheControl)
+		e.Member("cache_control", func() { e.Body.Raw(e.cacheControl()) })
 	}
 	e.thinking()
-	for _, m := range r.Members {
-		e.Body.RawMember(m.Name, m.JSON)
-	}
+	e.Overrides.Write(e.Body)
 	if len(r.Tools) > 0 {
 		e.tools(p.toolsMarked)
 	}
@@ -119,13 +106,13 @@ func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 	}
 	e.Member("messages", func() { e.turns(p.turns) })
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	dialect.MemberWriter
+	dialect.Encoder
 	// cites means that a document is to be cited. The server then requires it of all documents.
 	cites bool
 }
@@ -133,16 +120,15 @@ type encoder struct {
 // mark writes the member that marks an object for the cache.
 func (e *encoder) mark(marked bool) {
 	if marked {
-		e.Body.Key("cache_control")
-		e.cacheControl()
+		e.Body.RawMember("cache_control", e.cacheControl())
 	}
 }
 
-func (e *encoder) cacheControl() {
-	e.Body.BeginObject()
-	e.Body.TextMember("type", "ephemeral")
-	e.Body.TextUnlessEmpty("ttl", e.Cache.TTL)
-	e.Body.EndObject()
+func (e *encoder) cacheControl() string {
+	if e.Cache.TTL == "" {
+		return `{"type":"ephemeral"}`
+	}
+	return `{"type":"ephemeral","ttl":` + string(jsonwrite.AppendText(nil, e.Cache.TTL)) + "}"
 }
 
 func (e *encoder) thinking() {
@@ -167,9 +153,6 @@ func (e *encoder) thinking() {
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
 	c := e.Config
-	if c == nil {
-		return
-	}
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("top_p", c.TopP)
 	dialect.OptInt(&e.MemberWriter, "top_k", c.TopK)
@@ -225,7 +208,7 @@ func (e *encoder) tools(marked bool) {
 func (e *encoder) choice() {
 	choice := ChoiceObject(e.Choice)
 	// A choice of none has no such member.
-	if e.Config != nil && e.Config.ParallelToolCalls != nil && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
+	if e.Config.ParallelToolCalls != nil && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
 		choice.Set("disable_parallel_tool_use", !e.Config.GetParallelToolCalls())
 	}
 	e.Body.Raw(string(orderedjson.Append(nil, choice)))

@@ -86,18 +86,13 @@ func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error)
 	if err != nil {
 		return nil, malformed(err)
 	}
-	said := readSpoken(blocks, tools)
+	parts, calls := readSpoken(blocks, tools)
 	message := chat.Generated(m.Model)
-	message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
-	output := &modelv1.ModelOutput{
-		Model: m.Model, Usage: m.Usage.message(), MetadataJson: m.metadata(),
-		Choices: []*modelv1.Choice{{Message: message, StopReason: stopReasons.Of(m.StopReason), StopDetails: m.Details.message()}},
-	}
-	if m.ID != "" {
-		output.ResponseId = &m.ID
-	}
+	message.Content, message.ToolCalls = chat.ListContent(parts...), calls
+	choice := &modelv1.Choice{Message: message, StopReason: stopReasons.Of(m.StopReason), StopDetails: m.Details.message()}
+	output := dialect.NewOutput(m.ID, m.Model, m.Usage.message(), choice)
+	output.MetadataJson = m.metadata()
 	m.fallback(output, blocks)
-	chat.CompleteOutput(output)
 	return output, nil
 }
 
@@ -126,20 +121,13 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	m := &modelv1.ModelUsage{
-		InputTokens: number(u.Input), OutputTokens: number(u.Output), InputTokensCacheWrite: u.CacheWrite, InputTokensCacheRead: u.CacheRead,
+		InputTokens: *cmp.Or(u.Input, new(int64)), OutputTokens: *cmp.Or(u.Output, new(int64)), InputTokensCacheWrite: u.CacheWrite, InputTokensCacheRead: u.CacheRead,
 		ReasoningTokens: u.Details.Thinking,
 	}
 	if m = chat.KnownUsage(m); m != nil {
 		m.TotalTokens = chat.SumTokens(chat.InputTokens(m), m.GetOutputTokens())
 	}
 	return m
-}
-
-func number(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }
 
 // metadata returns the other data of the answer, as a JSON object; empty if there is none.
@@ -164,16 +152,18 @@ func setRaw(o *orderedjson.Object, name string, raw json.RawMessage) {
 	}
 }
 
+// handoff is a block that says which model continues in the place of another.
+type handoff struct {
+	Type     string
+	From, To struct{ Model string }
+}
+
 // fallback names the model that answered in place of the requested one, if the server reports it.
 func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 	var handoffs []any
 	var first, last string
 	for i := range blocks {
-		var change struct {
-			From, To struct {
-				Model string `json:"model"`
-			}
-		}
+		var change handoff
 		if blocks[i].Type != FallbackBlock || json.Unmarshal(blocks[i].raw, &change) != nil {
 			continue
 		}

@@ -96,13 +96,9 @@ func fallbackOf(doc []byte) (model string) {
 	if !dialect.Says(doc, `"`+FallbackBlock+`"`) {
 		return ""
 	}
-	type block struct {
-		Type string
-		To   struct{ Model string }
-	}
 	var w struct {
-		Content []block
-		Block   block `json:"content_block"`
+		Content []handoff
+		Block   handoff `json:"content_block"`
 	}
 	if jsonread.Unmarshal(doc, &w) != nil {
 		return ""

@@ -9,7 +9,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Kinds of tools that a provider runs.
@@ -152,12 +151,4 @@ const (
 var Kept = dialect.KeptBlocks{
 	CompactionBlock: {Member: dialect.CompactionData, Type: "anthropic_compact"},
 	FallbackBlock:   {Member: "fallback_metadata", Type: "anthropic_fallback"},
-}
-
-// dataBlock returns the block that data was made of as JSON; empty for data of others.
-func dataBlock(part *contentv1.Content) string {
-	if _, block := Kept.Block(part); block != nil {
-		return string(orderedjson.Append(nil, block))
-	}
-	return ""
 }

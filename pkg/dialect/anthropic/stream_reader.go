@@ -21,11 +21,10 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 //
 //	message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 type streamReader struct {
+	dialect.Progress
 	message Message
 	blocks  []*growing
 	calls   int
-	started bool
-	done    bool
 }
 
 // growing is a block that grows.
@@ -86,7 +85,7 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	}
 	switch e.Type {
 	case "message_start":
-		s.started = true
+		s.Begun = true
 		if e.Message != nil {
 			s.message = *e.Message
 		}
@@ -99,19 +98,10 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	case "message_delta":
 		s.end(&e)
 	case "message_stop":
-		s.done = true
+		s.Ended = true
 	}
 	return nil, nil
 }
-
-// Started implements dialect.StreamReader.
-func (s *streamReader) Started() bool { return s.started }
-
-// Done implements dialect.StreamReader.
-func (s *streamReader) Done() bool { return s.done }
-
-// Complete implements dialect.StreamReader.
-func (s *streamReader) Complete() bool { return s.done }
 
 // Usage implements dialect.StreamReader.
 func (s *streamReader) Usage() *modelv1.ModelUsage { return s.message.Usage.message() }

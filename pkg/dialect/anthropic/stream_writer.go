@@ -99,7 +99,7 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 // rest writes what the pieces did not contain: everything if there were none. Each text of an answer is a block of its
 // own.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	for part, rest := range s.said.Rest(answerParts(m), shown) {
+	for part, rest := range s.said.Rest(answerParts(m), dialect.Readable) {
 		switch {
 		case part.GetText() != nil:
 			if !rest.Begun {
@@ -170,8 +170,8 @@ func (s *streamWriter) WritePart(part *contentv1.Content) {
 			return
 		}
 	}
-	if part.GetText() == nil && answerable(part) {
-		s.writeBlocks(asAnswer(part))
+	if said := asAnswer(part); said != nil && part.GetText() == nil {
+		s.writeBlocks(said)
 	}
 }
 

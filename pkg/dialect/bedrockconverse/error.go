@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -48,7 +49,7 @@ func ErrorType(sent string) string {
 // DecodeError implements dialect.Codec.
 func (Codec) DecodeError(body []byte) *dialect.Error {
 	var f failure
-	if trimmed := strings.TrimSpace(string(body)); !isObject(trimmed) || trimmed == "" || json.Unmarshal(body, &f) != nil {
+	if trimmed := strings.TrimSpace(string(body)); !jsonread.IsObject(trimmed) || json.Unmarshal(body, &f) != nil {
 		return &dialect.Error{Message: trimmed}
 	}
 	return f.toError(body)

@@ -201,9 +201,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		writeText(e.Body, m.GetContent().GetText())
 	}
 	for _, call := range m.GetToolCalls() {
-		if !isObject(call.GetArgumentsJson()) {
-			e.refuse("a call whose arguments are no JSON object")
-		}
+		e.CheckCall(call)
 		writeCall(e.Body, call)
 	}
 	if len(e.Body.Bytes()) == before {

@@ -161,7 +161,7 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 		if s == nil || s.Schema == "" {
 			return nil, dialect.Required(param)
 		}
-		if !json.Valid([]byte(s.Schema)) || !isObject(strings.TrimSpace(s.Schema)) {
+		if !json.Valid([]byte(s.Schema)) || !jsonread.IsObject(strings.TrimSpace(s.Schema)) {
 			return nil, dialect.Invalid(param, "is no JSON object")
 		}
 		c.ResponseSchema = &modelv1.ResponseSchema{Name: cmp.Or(s.Name, "response"), JsonSchema: s.Schema}

@@ -98,71 +98,64 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			return nil, dialect.NotSupported(fmt.Sprintf("system[%d]", i), "only text is supported here")
 		}
 	}
-	for i := range w.Messages {
-		m, param := &w.Messages[i], fmt.Sprintf("messages[%d]", i)
-		var err error
-		switch m.Role {
-		case roleUser:
-			err = c.user(m, param)
-		case roleAssistant:
-			err = c.assistant(m, param)
-		default:
-			err = dialect.Invalid(param+".role", "%q is none of user, assistant", m.Role)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := dialect.Each(w.Messages, "messages[%d].", c.message); err != nil {
+		return nil, err
 	}
 	return c.Messages(), nil
 }
 
-// user reads a message of the user: results of calls, each a message, and what is between them.
-func (c *conversation) user(m *wireMessage, param string) error {
-	if len(m.Content) == 0 {
-		return dialect.Required(param + ".content")
+func (c *conversation) message(m *wireMessage) error {
+	switch m.Role {
+	case roleUser:
+		return c.user(m)
+	case roleAssistant:
+		return c.assistant(m)
+	default:
+		return dialect.Invalid("role", "%q is none of user, assistant", m.Role)
 	}
-	for i := range m.Content {
-		b, param := &m.Content[i], fmt.Sprintf("%s.content[%d]", param, i)
+}
+
+// user reads a message of the user: results of calls, each a message, and what is between them.
+func (c *conversation) user(m *wireMessage) error {
+	if len(m.Content) == 0 {
+		return dialect.Required("content")
+	}
+	err := dialect.Each(m.Content, "content[%d].", func(b *wireBlock) error {
 		if b.ToolResult != nil {
-			if err := c.result(b.ToolResult, param+".toolResult"); err != nil {
-				return err
-			}
-			continue
+			return dialect.At("toolResult.", c.result(b.ToolResult))
 		}
-		part, err := b.shown(param)
-		if err != nil {
-			return err
-		}
+		part, err := b.shown()
 		if part != nil {
 			c.Hear(part)
 		}
-	}
+		return err
+	})
 	c.End()
-	return nil
+	return err
 }
 
 // shown reads a block that is a text or an image; nil for a mark of the cache.
-func (b *wireBlock) shown(param string) (*contentv1.Content, error) {
+func (b *wireBlock) shown() (*contentv1.Content, error) {
 	switch {
 	case b.Text != nil:
 		return chat.TextPart(*b.Text), nil
 	case b.Image != nil:
-		return b.Image.read(param + ".image")
+		return b.Image.read()
 	case b.CachePoint != nil:
 		return nil, nil
 	default:
-		return nil, dialect.NotSupported(param, "is of a kind that is not supported here in a message of this role")
+		return nil, dialect.NotSupported("", "is of a kind that is not supported here in a message of this role")
 	}
 }
 
-func (i *image) read(param string) (*contentv1.Content, error) {
+func (i *image) read() (*contentv1.Content, error) {
 	if !slices.Contains(imageFormats, i.Format) {
-		return nil, dialect.Invalid(param+".format", "%q is none of png, jpeg, gif, webp", i.Format)
+		return nil, dialect.Invalid("image.format", "%q is none of png, jpeg, gif, webp", i.Format)
 	}
 	if i.Source.Bytes == "" {
-		return nil, dialect.NotSupported(param+".source", "is not fetched here; give the data itself as bytes")
+		return nil, dialect.NotSupported("image.source", "is not fetched here; give the data itself as bytes")
 	}
-	if err := dialect.CheckBase64(param+".source.bytes", i.Source.Bytes); err != nil {
+	if err := dialect.CheckBase64("image.source.bytes", i.Source.Bytes); err != nil {
 		return nil, err
 	}
 	return i.part(), nil
@@ -173,58 +166,58 @@ func (i *image) part() *contentv1.Content {
 }
 
 // result reads the result of a call.
-func (c *conversation) result(r *toolResult, param string) error {
+func (c *conversation) result(r *toolResult) error {
 	if r.ID == "" {
-		return dialect.Required(param + ".toolUseId")
+		return dialect.Required("toolUseId")
 	}
-	parts := []*contentv1.Content{}
-	for i, b := range r.Content {
-		part, err := b.read(fmt.Sprintf("%s.content[%d]", param, i))
-		if err != nil {
-			return err
-		}
+	var parts []*contentv1.Content
+	err := dialect.Each(r.Content, "content[%d].", func(b *resultBlock) error {
+		part, err := b.read()
 		parts = append(parts, part)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	if len(parts) == 0 {
-		parts = append(parts, chat.TextPart(""))
-	}
-	m := dialect.NewMessage(modelv1.Role_ROLE_TOOL, parts)
-	c.Add(m)
-	m.Function, m.ToolCallIds = c.functions[r.ID], []string{r.ID}
+	var failure *toolv1.ToolCallError
 	switch r.Status {
 	case "", statusSuccess:
 	case statusError:
-		m.Error = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: chat.Text(m)}
+		said := chat.ContentText(chat.ListContent(parts...))
+		failure = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: said}
 	default:
-		return dialect.Invalid(param+".status", "%q is none of success, error", r.Status)
+		return dialect.Invalid("status", "%q is none of success, error", r.Status)
 	}
+	c.Outcome(r.ID, c.functions[r.ID], parts, failure)
 	return nil
 }
 
-func (b *resultBlock) read(param string) (*contentv1.Content, error) {
+func (b *resultBlock) read() (*contentv1.Content, error) {
 	switch {
 	case b.Text != nil:
 		return chat.TextPart(*b.Text), nil
 	case b.JSON != nil:
 		return chat.TextPart(string(b.JSON)), nil
 	case b.Image != nil:
-		return b.Image.read(param + ".image")
+		return b.Image.read()
 	default:
-		return nil, dialect.NotSupported(param, "only text, json and image are supported here")
+		return nil, dialect.NotSupported("", "only text, json and image are supported here")
 	}
 }
 
 // assistant reads a message of the model.
-func (c *conversation) assistant(m *wireMessage, param string) error {
-	var parts []*contentv1.Content
+func (c *conversation) assistant(m *wireMessage) error {
+	parts := []*contentv1.Content{}
 	var calls []*toolv1.ToolCall
-	for i := range m.Content {
-		b, param := &m.Content[i], fmt.Sprintf("%s.content[%d]", param, i)
+	err := dialect.Each(m.Content, "content[%d].", func(b *wireBlock) error {
 		switch {
 		case b.ToolUse != nil:
 			call := b.ToolUse
-			if call.ID == "" || call.Name == "" {
-				return dialect.Required(param + ".toolUse." + map[bool]string{true: "toolUseId", false: "name"}[call.ID == ""])
+			switch {
+			case call.ID == "":
+				return dialect.Required("toolUse.toolUseId")
+			case call.Name == "":
+				return dialect.Required("toolUse.name")
 			}
 			c.functions[call.ID] = call.Name
 			calls = append(calls, dialect.ToolCall(call.ID, call.Name, call.arguments(), nil))
@@ -233,20 +226,17 @@ func (c *conversation) assistant(m *wireMessage, param string) error {
 		case b.Citations != nil:
 			parts = append(parts, chat.TextPart(b.Citations.text()))
 		default:
-			part, err := b.shown(param)
-			if err != nil {
-				return err
-			}
+			part, err := b.shown()
 			if part != nil {
 				parts = append(parts, part)
 			}
+			return err
 		}
-	}
-	answered := dialect.NewMessage(modelv1.Role_ROLE_ASSISTANT, parts)
-	c.Add(answered)
+		return nil
+	})
 	if len(parts) == 0 {
-		answered.Content = chat.TextContent("")
+		parts = append(parts, chat.TextPart(""))
 	}
-	answered.Source, answered.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, calls
-	return nil
+	c.Answer(parts, calls)
+	return err
 }

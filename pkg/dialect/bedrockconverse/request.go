@@ -7,8 +7,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Request is a request with the options that differ between models. System messages are the request's instructions,
@@ -54,38 +52,27 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	w := jsonwrite.Append(dst, 1024+r.Size())
-	e := &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, c: cmp.Or(r.Config, &modelv1.GenerateConfig{}),
-	}
+	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Converse API")}
 	e.Body.BeginObject()
 	e.members()
 	e.Body.EndObject()
-	return e.Body.Bytes(), e.err
+	return e.Written()
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	dialect.MemberWriter
-	// c is the configuration; never nil.
-	c *modelv1.GenerateConfig
-	// err is the first content that cannot be expressed.
-	err error
+	dialect.Encoder
 }
 
-// refuse keeps the error for content that the format cannot express.
-func (e *encoder) refuse(what string) { e.unsupported("messages", what) }
-
-func (e *encoder) unsupported(field, what string) {
-	if e.err == nil {
-		e.err = &dialect.UnsupportedError{API: "the Converse API", What: what, Field: field}
-	}
-}
+// refuse refuses content of the conversation.
+func (e *encoder) refuse(what string) { e.Refuse("messages", what) }
 
 // inferenceMembers are the members of inferenceConfig:
 // https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InferenceConfiguration.html.
 var inferenceMembers = []string{"maxTokens", "temperature", "topP", "stopSequences"}
+
+func ofInference(member string) bool { return slices.Contains(inferenceMembers, member) }
 
 // members writes the members of the request, the conversation first.
 func (e *encoder) members() {
@@ -97,33 +84,23 @@ func (e *encoder) members() {
 	if len(e.Tools) > 0 && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
 		e.Member("toolConfig", e.toolConfig)
 	}
-	if schema := e.c.GetResponseSchema(); schema != nil {
+	if schema := e.Config.GetResponseSchema(); schema != nil {
 		e.Member("outputConfig", func() { e.output(schema) })
 	}
 	if !e.Fields.isZero() {
 		e.Member("additionalModelRequestFields", func() { e.Fields.write(e.Body) })
 	}
-	for _, m := range e.Members {
-		if !slices.Contains(inferenceMembers, m.Name) {
-			e.Body.RawMember(m.Name, m.JSON)
-		}
-	}
+	e.Further(func(member string) bool { return !ofInference(member) })
 }
 
 // inference writes the options of the configuration that are set.
 func (e *encoder) inference() {
 	e.Body.BeginObject()
-	dialect.OptInt(&e.MemberWriter, "maxTokens", e.c.MaxTokens)
-	e.OptFloat("temperature", e.c.Temperature)
-	e.OptFloat("topP", e.c.TopP)
-	if e.c.StopSeqs != nil {
-		e.Member("stopSequences", func() { e.Body.Texts(e.c.GetStopSeqs().GetValues()) })
-	}
-	for _, m := range e.Members {
-		if slices.Contains(inferenceMembers, m.Name) {
-			e.Body.RawMember(m.Name, m.JSON)
-		}
-	}
+	dialect.OptInt(&e.MemberWriter, "maxTokens", e.Config.MaxTokens)
+	e.OptFloat("temperature", e.Config.Temperature)
+	e.OptFloat("topP", e.Config.TopP)
+	e.OptTexts("stopSequences", e.Config.GetStopSeqs())
+	e.Further(ofInference)
 	e.Body.EndObject()
 }
 
@@ -148,9 +125,7 @@ func (e *encoder) toolConfig() {
 }
 
 func (e *encoder) tool(tool *toolv1.ToolInfo) {
-	if !isObject(tool.GetParametersJson()) {
-		e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
-	}
+	e.CheckTool(tool)
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("toolSpec")
 	e.Body.TextMember("name", tool.GetName())
@@ -161,9 +136,6 @@ func (e *encoder) tool(tool *toolv1.ToolInfo) {
 	e.Body.EndObject()
 	e.Body.EndObject()
 }
-
-// isObject reports whether a document is a JSON object, or empty.
-func isObject(document string) bool { return document == "" || jsonread.IsObject(document) }
 
 // Choices among the tools.
 const (

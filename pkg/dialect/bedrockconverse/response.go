@@ -85,12 +85,8 @@ func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) 
 		}
 	}
 	m.Content = chat.ListContent(parts...)
-	output := &modelv1.ModelOutput{
-		Model: a.Trace.Router.Model, Usage: a.Usage.message(),
-		Choices: []*modelv1.Choice{{Message: m, StopReason: stopReason(a.StopReason), StopDetails: a.stopDetails()}},
-	}
-	chat.CompleteOutput(output)
-	return output, nil
+	choice := &modelv1.Choice{Message: m, StopReason: stopReasons.Of(a.StopReason), StopDetails: a.stopDetails()}
+	return dialect.NewOutput("", a.Trace.Router.Model, a.Usage.message(), choice), nil
 }
 
 // spoken is a block of an answer as a part; nil where it has none. The signature of reasoning is left out, as by the
@@ -125,17 +121,10 @@ const (
 	stopMalformed = "malformed_model_output"
 )
 
-var stopReasons = map[string]modelv1.StopReason{
+var stopReasons = dialect.StopReasons{
 	stopEnd: modelv1.StopReason_STOP_REASON_STOP, "stop_sequence": modelv1.StopReason_STOP_REASON_STOP, stopTool: modelv1.StopReason_STOP_REASON_TOOL_CALLS,
 	stopTokens: modelv1.StopReason_STOP_REASON_MAX_TOKENS, stopFull: modelv1.StopReason_STOP_REASON_MODEL_LENGTH,
 	stopFiltered: modelv1.StopReason_STOP_REASON_CONTENT_FILTER, stopGuarded: modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
-}
-
-func stopReason(word string) modelv1.StopReason {
-	if reason, ok := stopReasons[word]; ok {
-		return reason
-	}
-	return modelv1.StopReason_STOP_REASON_UNKNOWN
 }
 
 // message is the usage in the canonical form, whose input does not contain what the cache had or got; nil if the server

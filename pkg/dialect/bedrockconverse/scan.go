@@ -40,7 +40,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		usageAt, reasonAt = at[0].Of(inner), at[1].Of(inner)
 	}
 	if word, ok := jsonscan.Text(reasonAt); ok {
-		facts.StopReason, facts.Ended = stopReason(word), true
+		facts.StopReason, facts.Ended = stopReasons.Of(word), true
 	}
 	var u *usage
 	if jsonread.Unmarshal(usageAt, &u) == nil && u != nil {

@@ -36,12 +36,12 @@ func (Codec) NewStreamReader() dialect.StreamReader {
 //
 // Only blocks of calls and images have a start.
 type streamReader struct {
-	answer  Answer
-	blocks  map[int]*growing
-	calls   int32
-	started bool
-	// stopped is set by messageStop, done by metadata after it.
-	stopped, done bool
+	dialect.Progress
+	answer Answer
+	blocks map[int]*growing
+	calls  int32
+	// stopped is set by messageStop, and Ended by metadata after it.
+	stopped bool
 }
 
 // growing is a block that grows.
@@ -123,7 +123,7 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	case e.Error != nil:
 		return nil, e.Error.withinStream(got.Data)
 	case e.Start != nil:
-		s.started = true
+		s.Begun = true
 	case e.BlockStart != nil:
 		return s.start(e.BlockStart)
 	case e.BlockDelta != nil:
@@ -131,10 +131,10 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	case e.BlockStop != nil:
 		return s.end(e.BlockStop)
 	case e.Stop != nil:
-		s.started, s.stopped = true, true
+		s.Begun, s.stopped = true, true
 		s.answer.StopReason = e.Stop.Reason
 	case e.Metadata != nil:
-		s.started, s.done = true, s.stopped
+		s.Begun, s.Ended = true, s.stopped
 		s.answer.Usage, s.answer.Trace = e.Metadata.Usage, e.Metadata.Trace
 	}
 	return nil, nil
@@ -145,7 +145,7 @@ func (s *streamReader) block(index int) (*growing, error) {
 	if index < 0 || index >= maxBlocks {
 		return nil, malformed(fmt.Errorf("a block has the index %d", index))
 	}
-	s.started = true
+	s.Begun = true
 	b := s.blocks[index]
 	if b == nil {
 		b = &growing{}
@@ -255,12 +255,6 @@ func (b *growing) whole() (whole wireBlock) {
 	}
 	return whole
 }
-
-// Started implements dialect.StreamReader.
-func (s *streamReader) Started() bool { return s.started }
-
-// Done implements dialect.StreamReader.
-func (s *streamReader) Done() bool { return s.done }
 
 // Complete implements dialect.StreamReader.
 func (s *streamReader) Complete() bool { return s.stopped }

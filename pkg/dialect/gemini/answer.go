@@ -49,24 +49,16 @@ func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *
 	w.EndList()
 	w.TextMember("role", roleModel)
 	w.EndObject()
-	w.TextMember("finishReason", finishReason(c.GetStopReason()))
+	w.TextMember("finishReason", cmp.Or(finishReasons[c.GetStopReason()], "OTHER"))
 	w.IntMember("index", int64(index))
 	writeLogprobs(w, c.GetLogprobs())
 	w.EndObject()
 }
 
-// finishReason is the word for a stop reason.
-func finishReason(reason modelv1.StopReason) string {
-	switch reason {
-	case modelv1.StopReason_STOP_REASON_STOP, modelv1.StopReason_STOP_REASON_TOOL_CALLS:
-		return finishStop
-	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
-		return finishMaxTokens
-	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
-		return finishSafety
-	default:
-		return finishOther
-	}
+// finishReasons are the words for stop reasons.
+var finishReasons = map[modelv1.StopReason]string{
+	modelv1.StopReason_STOP_REASON_STOP: finishStop, modelv1.StopReason_STOP_REASON_TOOL_CALLS: finishStop,
+	modelv1.StopReason_STOP_REASON_MAX_TOKENS: finishMaxTokens, modelv1.StopReason_STOP_REASON_MODEL_LENGTH: finishMaxTokens, filtered: finishSafety,
 }
 
 // writeUsage writes the usage, if there is any. The format counts what is written to a cache as any other input.

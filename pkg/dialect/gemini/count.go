@@ -17,17 +17,17 @@ func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) 
 func (r *Request) AppendCount(dst []byte) ([]byte, error) {
 	e := r.encoder(dst)
 	e.Body.BeginObject()
-	if r.PlainCount {
-		e.counted()
+	if r.PlainCount { // Of the members that have tokens.
+		e.conversation()
+		e.offer()
+	} else {
+		e.Body.BeginObjectMember("generateContentRequest")
+		e.Body.TextMember("model", ModelPrefix+r.Model)
+		e.members()
 		e.Body.EndObject()
-		return e.Body.Bytes(), e.err
 	}
-	e.Body.BeginObjectMember("generateContentRequest")
-	e.Body.TextMember("model", ModelPrefix+r.Model)
-	e.members()
 	e.Body.EndObject()
-	e.Body.EndObject()
-	return e.Body.Bytes(), e.err
+	return e.Written()
 }
 
 // counted is the member of an answer that is the number of tokens.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,15 +34,6 @@ type detail struct {
 // CodeDaily is the code of an error about a daily quota: a word of the quota's id.
 const CodeDaily = "PerDay"
 
-func (d detail) isDaily() bool {
-	for _, v := range d.Violations {
-		if strings.Contains(v.Quota, CodeDaily) {
-			return true
-		}
-	}
-	return false
-}
-
 // UnmarshalJSON reads an object, without the members that are of an unexpected type, or a bare text.
 func (f *failure) UnmarshalJSON(raw []byte) error {
 	type plain failure
@@ -58,13 +48,17 @@ func (f *failure) toError(body []byte) *dialect.Error {
 	if code, _ := strconv.Atoi(fmt.Sprint(f.Code)); code >= dialect.BadRequest && code < 600 {
 		e.Status = code
 	}
+	daily := false
 	for _, d := range f.Details {
+		for _, v := range d.Violations {
+			daily = daily || strings.Contains(v.Quota, CodeDaily)
+		}
 		e.Code = cmp.Or(e.Code, d.Reason)
 		if delay, err := time.ParseDuration(d.Delay); err == nil && delay > 0 {
 			e.RetryAfter = delay
 		}
 	}
-	if slices.ContainsFunc(f.Details, detail.isDaily) { // The delay is then too short.
+	if daily { // The delay is then too short.
 		e.Code, e.RetryAfter, e.Message = CodeDaily, 0, "the daily quota is used up: "+e.Message
 	}
 	return e

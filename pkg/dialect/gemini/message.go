@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -8,7 +9,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
 // Roles of a turn. Results of tools are in turns of the user.
@@ -139,6 +139,11 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.TextObjectMember("response", member, text)
 	e.Body.EndObject()
 	e.Body.EndObject()
+	e.media(m)
+}
+
+// media writes the parts of a tool's result that are no texts.
+func (e *encoder) media(m *modelv1.ChatMessage) {
 	for _, part := range m.GetContent().GetList().GetParts() {
 		if part.GetText() == nil {
 			e.Body.BeginObject()
@@ -146,6 +151,28 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 			e.Body.EndObject()
 		}
 	}
+}
+
+// waitFunction is the function of a computer whose call is not known.
+const waitFunction = "wait_5_seconds"
+
+// computerResult writes the result of an action, with the screenshot in it. The server requires an acknowledgement of
+// some actions; the platform's own approval of the call has given it.
+func (e *encoder) computerResult(m *modelv1.ChatMessage) {
+	id, text := chat.CallID(m), chat.Text(m)
+	if failure := m.GetError(); failure != nil {
+		text = failure.GetMessage()
+	}
+	e.Body.BeginObject()
+	e.Body.BeginObjectMember("functionResponse")
+	e.Body.TextUnlessEmpty("id", id)
+	e.Body.TextMember("name", cmp.Or(e.functions[id], waitFunction))
+	e.Body.TextObjectMember("response", "content", text, "safety_acknowledgement", "true", "url", "")
+	e.Body.BeginListMember("parts")
+	e.media(m)
+	e.Body.EndList()
+	e.Body.EndObject()
+	e.Body.EndObject()
 }
 
 // Members of a function's response.
@@ -161,23 +188,11 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		e.refuse("data of a model's message")
 	}
 	for _, call := range m.GetToolCalls() {
-		if !isObject(call.GetArgumentsJson()) {
-			e.refuse("a call whose arguments are no JSON object")
+		e.CheckCall(call)
+		if e.Computer != "" {
+			e.functions[call.GetId()] = call.GetFunction()
 		}
 	}
-	t := &turnWriter{w: e.Body, calls: m.GetToolCalls(), served: e.served}
+	t := &turnWriter{w: e.Body, calls: m.GetToolCalls()}
 	t.write(parts)
-}
-
-// served returns the function and the arguments of a call on the wire.
-func (e *encoder) served(call *toolv1.ToolCall) (function, arguments string) {
-	if e.Computer == "" || call.GetFunction() != e.Computer {
-		return call.GetFunction(), dialect.ArgumentsOf(call)
-	}
-	if e.functions == nil {
-		e.functions = map[string]string{}
-	}
-	function, arguments = served(call)
-	e.functions[call.GetId()] = function
-	return function, arguments
 }

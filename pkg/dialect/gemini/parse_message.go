@@ -37,23 +37,8 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			return nil, err
 		}
 	}
-	for i := range w.Contents {
-		turn, param := &w.Contents[i], fmt.Sprintf("contents[%d]", i)
-		for j := range turn.Parts {
-			turn.Parts[j].standardize()
-		}
-		var err error
-		switch turn.Role {
-		case roleUser, "", "function":
-			err = c.user(turn, param)
-		case roleModel:
-			err = c.model(turn, param)
-		default:
-			err = dialect.Invalid(param+".role", "%q is none of user, model", turn.Role)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := dialect.Each(w.Contents, "contents[%d].", c.turn); err != nil {
+		return nil, err
 	}
 	return c.Messages(), nil
 }
@@ -61,54 +46,61 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 // system reads the instructions, which are texts.
 func (c *conversation) system(turn *content) error {
 	var texts []*contentv1.Content
-	for i, p := range turn.Parts {
+	err := dialect.Each(turn.Parts, "systemInstruction.parts[%d].", func(p *part) error {
 		if p.Text == nil {
-			return dialect.NotSupported(fmt.Sprintf("systemInstruction.parts[%d]", i), "only text is supported here")
+			return dialect.NotSupported("", "only text is supported here")
 		}
 		texts = append(texts, chat.TextPart(*p.Text))
-	}
+		return nil
+	})
 	if len(texts) > 0 {
 		c.Add(dialect.NewMessage(modelv1.Role_ROLE_SYSTEM, texts))
 	}
-	return nil
+	return err
+}
+
+// turn reads a turn, with its bytes in the alphabet that all vendors read.
+func (c *conversation) turn(turn *content) error {
+	for i := range turn.Parts {
+		p := &turn.Parts[i]
+		p.Signature = dialect.StandardBase64(p.Signature)
+		if p.Inline != nil {
+			p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
+		}
+	}
+	switch turn.Role {
+	case roleUser, "", "function":
+		return c.user(turn)
+	case roleModel:
+		return c.model(turn)
+	default:
+		return dialect.Invalid("role", "%q is none of user, model", turn.Role)
+	}
 }
 
 // user reads a turn of the user: results of calls, each a message, and what is between them.
-func (c *conversation) user(turn *content, param string) error {
+func (c *conversation) user(turn *content) error {
 	if len(turn.Parts) == 0 {
-		return dialect.Required(param + ".parts")
+		return dialect.Required("parts")
 	}
-	for i := range turn.Parts {
-		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
+	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) error {
 		if p.Result != nil {
-			if err := c.result(p.Result, param+".functionResponse"); err != nil {
-				return err
-			}
-			continue
+			return dialect.At("functionResponse.", c.result(p.Result))
 		}
-		read, err := p.read(param)
-		if err != nil {
-			return err
-		}
+		read, err := p.read()
 		c.Hear(read)
-	}
+		return err
+	})
 	c.End()
-	return nil
-}
-
-// standardize brings the bytes of a part to the alphabet that all vendors read.
-func (p *part) standardize() {
-	p.Signature = dialect.StandardBase64(p.Signature)
-	if p.Inline != nil {
-		p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
-	}
+	return err
 }
 
 // uploads is the host of files that were uploaded to Google, which only Google can read.
 const uploads = "generativelanguage.googleapis.com"
 
 // far reads media that is an address.
-func far(file json.RawMessage, param string) (*contentv1.Content, error) {
+func far(file json.RawMessage) (*contentv1.Content, error) {
+	const param = "fileData"
 	var f struct {
 		Type string `json:"mimeType"`
 		URI  string `json:"fileUri"`
@@ -126,48 +118,43 @@ func far(file json.RawMessage, param string) (*contentv1.Content, error) {
 }
 
 // read reads a part that is a text or media.
-func (p *part) read(param string) (*contentv1.Content, error) {
+func (p *part) read() (*contentv1.Content, error) {
 	switch {
 	case p.Inline != nil && p.Inline.Type == "":
-		return nil, dialect.Required(param + ".inlineData.mimeType")
+		return nil, dialect.Required("inlineData.mimeType")
 	case p.Inline != nil:
-		if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
+		if err := dialect.CheckBase64("inlineData.data", p.Inline.Data); err != nil {
 			return nil, err
 		}
 		return dialect.MediaPart(p.Inline.Type, p.Inline.uri()), nil
 	case p.File != nil:
-		return far(p.File, param+".fileData")
+		return far(p.File)
 	case p.Text != nil:
 		return chat.TextPart(*p.Text), nil
 	default:
-		return nil, dialect.Invalid(param, "is no part that a turn of this role has here")
+		return nil, dialect.Invalid("", "is no part that a turn of this role has here")
 	}
 }
 
 // result reads the result of a call.
-func (c *conversation) result(r *functionResponse, param string) error {
+func (c *conversation) result(r *functionResponse) error {
 	if r.Name == "" {
-		return dialect.Required(param + ".name")
+		return dialect.Required("name")
 	}
-	parts := []*contentv1.Content{}
+	var parts []*contentv1.Content
 	text, failure := r.outcome()
 	if failure == nil {
 		parts = append(parts, chat.TextPart(text))
 	}
-	for i := range r.Parts {
-		part, err := r.Parts[i].read(fmt.Sprintf("%s.parts[%d]", param, i))
-		if err != nil {
-			return err
-		}
-		parts = append(parts, part)
+	err := dialect.Each(r.Parts, "parts[%d].", func(p *part) error {
+		read, err := p.read()
+		parts = append(parts, read)
+		return err
+	})
+	if err == nil {
+		c.Outcome(c.answered(r), r.Name, parts, failure)
 	}
-	if len(parts) == 0 {
-		parts = append(parts, chat.TextPart(""))
-	}
-	m := dialect.NewMessage(modelv1.Role_ROLE_TOOL, parts)
-	c.Add(m)
-	m.Function, m.ToolCallIds, m.Error = r.Name, []string{c.answered(r)}, failure
-	return nil
+	return err
 }
 
 // outcome is a text if the response has an output alone, a failure if it has an error alone, and else the whole
@@ -175,10 +162,10 @@ func (c *conversation) result(r *functionResponse, param string) error {
 func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(r.Response, &members) == nil && len(members) == 1 {
-		if raw, ok := members[memberOutput]; ok && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		if raw := members[memberOutput]; len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
 			return text, nil
 		}
-		if raw, ok := members[memberError]; ok && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		if raw := members[memberError]; len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
 			return "", &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: text}
 		}
 	}
@@ -201,28 +188,27 @@ func (c *conversation) answered(r *functionResponse) string {
 }
 
 // model reads a turn of the model.
-func (c *conversation) model(turn *content, param string) error {
+func (c *conversation) model(turn *content) error {
 	read := turnReader{newID: c.newID}
-	for i := range turn.Parts {
-		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
+	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) (err error) {
 		switch {
 		case p.Result != nil:
-			return dialect.Invalid(param+".functionResponse", "is of a turn of the user")
+			return dialect.Invalid("functionResponse", "is of a turn of the user")
 		case p.Call != nil && p.Call.Name == "":
-			return dialect.Required(param + ".functionCall.name")
+			return dialect.Required("functionCall.name")
 		case p.Call == nil && p.Code == nil && p.CodeResult == nil:
-			if _, err := p.read(param); err != nil {
-				return err
-			}
+			_, err = p.read()
 		}
 		read.part(p)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if !read.signed { // No Gemini server has answered it: anchors have nothing to keep, and mean nothing to other vendors.
 		read.parts = slices.DeleteFunc(read.parts, emptyAnchor)
 	}
-	m := dialect.NewMessage(modelv1.Role_ROLE_ASSISTANT, read.parts)
-	c.Add(m)
-	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, read.calls
+	c.Answer(read.parts, read.calls)
 	c.open.Open(read.calls)
 	return nil
 }

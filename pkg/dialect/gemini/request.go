@@ -9,7 +9,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -24,7 +23,7 @@ type Request struct {
 	// Search and Execution offer tools of the server: its search of the web, and its execution of code.
 	Search, Execution bool
 	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its own
-	// for it ([ComputerCalls]). Empty: there is none.
+	// for it, whose calls are in the messages. Results of the tool have the screenshot in them. Empty: there is none.
 	Computer string
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting
@@ -77,47 +76,23 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	e.Body.BeginObject()
 	e.members()
 	e.Body.EndObject()
-	return e.Body.Bytes(), e.err
+	return e.Written()
 }
 
 func (r *Request) encoder(dst []byte) *encoder {
-	w := jsonwrite.Append(dst, 1024+r.Size())
-	return &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, c: cmp.Or(r.Config, &modelv1.GenerateConfig{}),
-	}
+	return &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Gemini API"), functions: map[string]string{}}
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	dialect.MemberWriter
-	// c is the configuration; never nil.
-	c *modelv1.GenerateConfig
-	// functions are the server's functions that were called for the computer, by the ids of their calls.
+	dialect.Encoder
+	// functions are the functions that were called, by the ids of their calls, if there is a computer.
 	functions map[string]string
-	// err is the first content that cannot be expressed.
-	err error
 }
 
-// refuse keeps the error for content that the format cannot express.
-func (e *encoder) refuse(what string) { e.unsupported("messages", what) }
-
-func (e *encoder) unsupported(field, what string) {
-	if e.err == nil {
-		e.err = &dialect.UnsupportedError{API: "the Gemini API", What: what, Field: field}
-	}
-}
-
-// isObject reports whether a document is a JSON object, or empty.
-func isObject(document string) bool {
-	return document == "" || jsonread.IsObject(document)
-}
-
-// counted writes the members of the request that have tokens.
-func (e *encoder) counted() {
-	e.conversation()
-	e.offer()
-}
+// refuse refuses content of the conversation.
+func (e *encoder) refuse(what string) { e.Refuse("messages", what) }
 
 // conversation writes the messages.
 func (e *encoder) conversation() {
@@ -145,7 +120,7 @@ func (e *encoder) members() {
 		e.Member("toolConfig", e.choice)
 	}
 	e.Member("generationConfig", e.options)
-	e.further(false)
+	e.Further(func(member string) bool { return !ofConfig(member) })
 }
 
 func (e *encoder) safety() {
@@ -167,7 +142,7 @@ func (e *encoder) tools() {
 		e.Body.Raw(`{"codeExecution":{}}`)
 	}
 	if e.Computer != "" {
-		e.Body.Raw(computerTool)
+		e.Body.Raw(`{"computerUse":{"environment":"ENVIRONMENT_BROWSER"}}`)
 	}
 	if len(e.Tools) > 0 {
 		e.declarations()
@@ -179,9 +154,7 @@ func (e *encoder) declarations() {
 	e.Body.BeginObject()
 	e.Body.BeginListMember("functionDeclarations")
 	for _, tool := range e.Tools {
-		if !isObject(tool.GetParametersJson()) {
-			e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
-		}
+		e.CheckTool(tool)
 		e.Body.BeginObject()
 		e.Body.TextMember("name", tool.GetName())
 		e.Body.TextMember("description", tool.GetDescription())
@@ -236,18 +209,11 @@ var configMembers = []string{
 	"enableEnhancedCivicAnswers",
 }
 
-// further writes further members of the request: those of generationConfig, or all others.
-func (e *encoder) further(ofConfig bool) {
-	for _, m := range e.Members {
-		if slices.Contains(configMembers, m.Name) == ofConfig {
-			e.Body.RawMember(m.Name, m.JSON)
-		}
-	}
-}
+func ofConfig(member string) bool { return slices.Contains(configMembers, member) }
 
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
-	c := e.c
+	c := e.Config
 	e.Body.BeginObject()
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("topP", c.TopP)
@@ -261,8 +227,8 @@ func (e *encoder) options() {
 	e.OptBool("responseLogprobs", c.Logprobs)
 	dialect.OptInt(&e.MemberWriter, "logprobs", c.TopLogprobs)
 	if schema := c.GetResponseSchema(); schema != nil {
-		if !isObject(schema.GetJsonSchema()) {
-			e.unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
+		if document := schema.GetJsonSchema(); document != "" && !jsonread.IsObject(document) {
+			e.Refuse("config.response_schema.json_schema", "a schema of answers that is no JSON object")
 		}
 		e.Member("responseMimeType", func() { e.Body.Text(typeJSON) })
 		e.Member("responseJsonSchema", func() { e.Body.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
@@ -273,7 +239,7 @@ func (e *encoder) options() {
 	if e.Thinking != nil {
 		e.Member("thinkingConfig", e.thinking)
 	}
-	e.further(true)
+	e.Further(ofConfig)
 	e.Body.EndObject()
 }
 

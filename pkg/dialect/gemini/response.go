@@ -156,19 +156,15 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 // Output implements dialect.Response. An answer without candidates becomes a choice with the reason, if the server
 // gives one.
 func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	output := &modelv1.ModelOutput{Model: a.Model, Usage: a.TokenUsage()}
-	if a.ID != "" {
-		output.ResponseId = &a.ID
-	}
+	var choices []*modelv1.Choice
 	slices.SortStableFunc(a.Candidates, func(x, y candidate) int { return cmp.Compare(x.Index, y.Index) })
 	for i := range a.Candidates {
-		output.Choices = append(output.Choices, a.Candidates[i].choice(a.Model, tools))
+		choices = append(choices, a.Candidates[i].choice(a.Model, tools))
 	}
 	if len(a.Candidates) == 0 {
-		output.Choices = append(output.Choices, a.unanswered())
+		choices = append(choices, a.unanswered())
 	}
-	chat.CompleteOutput(output)
-	return output, nil
+	return dialect.NewOutput(a.ID, a.Model, a.TokenUsage(), choices...), nil
 }
 
 // unanswered is the choice of an answer that has none.
@@ -181,7 +177,7 @@ func (a *Answer) unanswered() *modelv1.Choice {
 	m.Content = chat.TextContent("BLOCKED: " + a.Feedback.Reason)
 	why := cmp.Or(a.Feedback.Message, "Blocked: "+a.Feedback.Reason)
 	return &modelv1.Choice{
-		Message: m, StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
+		Message: m, StopReason: filtered,
 		StopDetails: chat.NewStopDetails(a.Feedback.Reason, "", why, blocked(a.Feedback.Ratings)...),
 	}
 }
@@ -223,7 +219,7 @@ func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choi
 	}
 	c.Grounding.cite(read.parts, places)
 	choice := &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason, len(read.calls) > 0), Logprobs: c.Logprobs.message()}
-	if choice.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+	if choice.StopReason == filtered {
 		choice.StopDetails = chat.NewStopDetails(c.FinishReason, "", c.FinishMessage, blocked(c.Ratings)...)
 	}
 	return choice
@@ -235,26 +231,24 @@ const finishStop = "STOP"
 const (
 	finishMaxTokens = "MAX_TOKENS"
 	finishSafety    = "SAFETY"
-	finishOther     = "OTHER"
 
 	finishMalformedCall = "MALFORMED_FUNCTION_CALL"
 )
 
+var stopReasons = dialect.StopReasons{
+	finishStop: modelv1.StopReason_STOP_REASON_STOP, finishMaxTokens: modelv1.StopReason_STOP_REASON_MAX_TOKENS,
+	finishSafety: filtered, "RECITATION": filtered, "BLOCKLIST": filtered, "PROHIBITED_CONTENT": filtered, "SPII": filtered,
+	"IMAGE_SAFETY": filtered, "IMAGE_PROHIBITED_CONTENT": filtered, "IMAGE_RECITATION": filtered,
+}
+
+const filtered = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+
 // stopReason reads a finish reason. The format has none of its own for an answer that ends with calls.
 func stopReason(finish string, calls bool) modelv1.StopReason {
-	switch finish {
-	case finishStop:
-		if calls {
-			return modelv1.StopReason_STOP_REASON_TOOL_CALLS
-		}
-		return modelv1.StopReason_STOP_REASON_STOP
-	case finishMaxTokens:
-		return modelv1.StopReason_STOP_REASON_MAX_TOKENS
-	case finishSafety, "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
-		return modelv1.StopReason_STOP_REASON_CONTENT_FILTER
-	default:
-		return modelv1.StopReason_STOP_REASON_UNKNOWN
+	if finish == finishStop && calls {
+		return modelv1.StopReason_STOP_REASON_TOOL_CALLS
 	}
+	return stopReasons.Of(finish)
 }
 
 func (l *logprobsResult) message() *modelv1.Logprobs {
@@ -289,9 +283,5 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	m.InputTokens, m.OutputTokens = chat.SumTokens(m.InputTokens, u.ToolUse), chat.SumTokens(m.OutputTokens, u.Thoughts)
-	if m.TotalTokens == 0 {
-		m.TotalTokens = chat.SumTokens(m.InputTokens, m.OutputTokens)
-	}
-	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead())
-	return m
+	return dialect.CacheApart(m)
 }

@@ -28,7 +28,7 @@ func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 		facts.StopReason = stopReason(finish, facts.StopReason == modelv1.StopReason_STOP_REASON_TOOL_CALLS)
 		facts.Ended = true
 	} else if _, blocked := blockAt.Of(doc); blocked {
-		facts.StopReason, facts.Ended = modelv1.StopReason_STOP_REASON_CONTENT_FILTER, true
+		facts.StopReason, facts.Ended = filtered, true
 	}
 	facts.Failed = facts.Failed || !dialect.Says(doc, `"candidates"`) && dialect.Says(doc, `"error"`)
 	var found [2]jsonscan.Span

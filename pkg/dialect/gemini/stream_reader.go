@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,12 +21,12 @@ const done = "[DONE]"
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
 // streamReader collects an answer whose events are answers too, each with the next parts of some candidates. A finish
-// reason does not end a candidate: some servers send one with each event.
+// reason does not end a candidate: some servers send one with each event. Few send a last event, so that the stream is
+// read to its end.
 type streamReader struct {
-	whole   Answer
-	turns   []*streamedTurn // by the index of the candidate
-	started bool
-	done    bool
+	dialect.Progress
+	whole Answer
+	turns []*streamedTurn // by the index of the candidate
 }
 
 // streamedTurn is the received part of a candidate's turn.
@@ -39,7 +40,7 @@ type streamedTurn struct {
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	if string(event.Data) == done {
-		s.done = true
+		s.Ended = true
 		return nil, nil
 	}
 	var piece Answer
@@ -54,19 +55,9 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 			return nil, malformed(fmt.Errorf("a candidate has the index %d", at))
 		}
 	}
-	s.started = true
-	if piece.ID != "" {
-		s.whole.ID = piece.ID
-	}
-	if piece.Model != "" {
-		s.whole.Model = piece.Model
-	}
-	if piece.Usage != nil {
-		s.whole.Usage = piece.Usage
-	}
-	if piece.Feedback != nil {
-		s.whole.Feedback = piece.Feedback
-	}
+	s.Begun = true
+	s.whole.ID, s.whole.Model = cmp.Or(piece.ID, s.whole.ID), cmp.Or(piece.Model, s.whole.Model)
+	s.whole.Usage, s.whole.Feedback = cmp.Or(piece.Usage, s.whole.Usage), cmp.Or(piece.Feedback, s.whole.Feedback)
 	var deltas []*modelv1.GenerateDelta
 	for i := range piece.Candidates {
 		deltas = append(deltas, s.add(&piece.Candidates[i])...)
@@ -87,13 +78,9 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 	if c.Ratings != nil {
 		whole.Ratings = c.Ratings
 	}
-	if c.Grounding != nil {
-		whole.Grounding = c.Grounding
-	}
+	whole.Grounding = cmp.Or(c.Grounding, whole.Grounding)
 	if c.Logprobs != nil {
-		if whole.Logprobs == nil {
-			whole.Logprobs = &logprobsResult{}
-		}
+		whole.Logprobs = cmp.Or(whole.Logprobs, &logprobsResult{})
 		whole.Logprobs.append(c.Logprobs)
 	}
 	var deltas []*modelv1.GenerateDelta
@@ -168,12 +155,6 @@ func (t *streamedTurn) settle() {
 	}
 	t.text.Reset()
 }
-
-// Started implements dialect.StreamReader.
-func (s *streamReader) Started() bool { return s.started }
-
-// Done implements dialect.StreamReader: few servers send a last event, so that the stream is read to its end.
-func (s *streamReader) Done() bool { return s.done }
 
 // Complete implements dialect.StreamReader: each candidate that has come has a finish reason, or the prompt is blocked.
 func (s *streamReader) Complete() bool {

@@ -23,8 +23,6 @@ type turnWriter struct {
 	seal *contentv1.Content
 	// foreign means that the message has calls, and that none has an anchor: no Gemini server has answered it.
 	foreign bool
-	// served returns the function and the arguments of a call on the wire; nil: they are the call's own.
-	served func(*toolv1.ToolCall) (function, arguments string)
 	// left are the calls that are not written yet, by id.
 	left map[string][]*toolv1.ToolCall
 }
@@ -131,15 +129,11 @@ func (t *turnWriter) reasoning(part *contentv1.Content) {
 // call writes the first call that is left with its id.
 func (t *turnWriter) call(call *toolv1.ToolCall) {
 	t.left[call.GetId()] = t.left[call.GetId()][1:]
-	function, arguments := call.GetFunction(), dialect.ArgumentsOf(call)
-	if t.served != nil {
-		function, arguments = t.served(call)
-	}
 	t.w.BeginObject()
 	t.w.BeginObjectMember("functionCall")
 	t.w.TextUnlessEmpty("id", call.GetId())
-	t.w.TextMember("name", function)
-	t.w.RawMember("args", arguments)
+	t.w.TextMember("name", call.GetFunction())
+	t.w.RawMember("args", dialect.ArgumentsOf(call))
 	t.w.EndObject()
 	t.end()
 }

@@ -6,7 +6,7 @@ package mistral
 
 import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -38,7 +38,7 @@ func (u *Usage) Message() *modelv1.ModelUsage {
 	} else {
 		m.OutputTokens = max(0, u.Total-u.Prompt)
 	}
-	return openai.Usage(m)
+	return dialect.CacheApart(m)
 }
 
 // WriteUsage writes usage; nil is usage of no tokens.

@@ -14,35 +14,21 @@ import (
 // the API refuses it there, and NoContent replaces empty texts. extra_body has no meaning: the API refuses unknown
 // members.
 func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
-	e := &encoder{Request: r, MemberWriter: dialect.MemberWriter{Body: jsonwrite.Append(dst, 1024+r.Size()), Overrides: dialect.MembersOf(r)}, config: r.Config}
-	if e.config == nil {
-		e.config = &modelv1.GenerateConfig{}
-	}
+	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, r, "Mistral's chat completions")}
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
-	var err error
-	e.Member("messages", func() { err = e.messages() })
-	if err != nil {
-		return nil, err
-	}
+	e.Member("messages", e.messages)
 	e.tools()
 	e.options()
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
 // encoder writes one request.
 type encoder struct {
 	*dialect.Request
-	dialect.MemberWriter
-	// config is the request's, and never nil.
-	config *modelv1.GenerateConfig
-}
-
-// unsupported is the error for content that the format cannot express.
-func unsupported(what string) error {
-	return &dialect.UnsupportedError{API: "Mistral's chat completions", What: what, Field: "messages"}
+	dialect.Encoder
 }
 
 func (e *encoder) tools() {
@@ -59,14 +45,12 @@ func (e *encoder) tools() {
 	if e.Choice != nil {
 		e.Member("tool_choice", func() { openai.WriteChoice(e.Body, e.Choice, mistral.AnyTool) })
 	}
-	if e.config.ParallelToolCalls != nil {
-		e.Member("parallel_tool_calls", func() { e.Body.Bool(e.config.GetParallelToolCalls()) })
-	}
+	e.OptBool("parallel_tool_calls", e.Encoder.Config.ParallelToolCalls)
 }
 
 // options writes the options of the configuration that are set and that the format has.
 func (e *encoder) options() {
-	c := e.config
+	c := e.Encoder.Config
 	dialect.OptInt(&e.MemberWriter, "max_tokens", c.MaxTokens)
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("top_p", c.TopP)
@@ -87,7 +71,7 @@ func (e *encoder) options() {
 	e.Member("stream", func() { e.Body.Bool(e.Stream) })
 }
 
-func (e *encoder) messages() error {
+func (e *encoder) messages() {
 	e.Body.BeginList()
 	for i := 0; i < len(e.Messages); {
 		next := i + 1
@@ -96,39 +80,35 @@ func (e *encoder) messages() error {
 				next++
 			}
 		}
-		if err := e.message(e.Messages[i], e.Messages[i+1:next]); err != nil {
-			return err
-		}
+		e.message(e.Messages[i], e.Messages[i+1:next])
 		i = next
 	}
 	e.Body.EndList()
-	return nil
 }
 
 // message writes a message. following are the user's messages that belong to a tool's result.
-func (e *encoder) message(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) (err error) {
+func (e *encoder) message(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) {
 	e.Body.BeginObject()
 	switch m.GetRole() {
 	case modelv1.Role_ROLE_USER:
 		e.Body.TextMember("role", "user")
-		err = e.content(m.GetContent())
+		e.content(m.GetContent())
 	case modelv1.Role_ROLE_ASSISTANT:
 		e.Body.TextMember("role", "assistant")
-		err = e.content(m.GetContent())
+		e.content(m.GetContent())
 		e.calls(m)
 		e.Body.BoolMember("prefix", false)
 	case modelv1.Role_ROLE_TOOL:
-		err = e.result(m, following)
+		e.result(m, following)
 	default:
 		e.Body.TextMember("role", "system")
-		err = e.content(m.GetContent())
+		e.content(m.GetContent())
 	}
 	e.Body.EndObject()
-	return err
 }
 
 // content writes the content of a message: a text, or chunks.
-func (e *encoder) content(c *contentv1.MessageContent) error {
+func (e *encoder) content(c *contentv1.MessageContent) {
 	e.Body.Key("content")
 	list := c.GetList()
 	if list == nil {
@@ -137,25 +117,23 @@ func (e *encoder) content(c *contentv1.MessageContent) error {
 			text = mistral.NoContent
 		}
 		e.Body.Text(text)
-		return nil
+		return
 	}
 	e.Body.BeginList()
-	err := e.chunks(list.GetParts())
+	e.chunks(list.GetParts())
 	e.Body.EndList()
-	return err
 }
 
-func (e *encoder) chunks(parts []*contentv1.Content) error {
+func (e *encoder) chunks(parts []*contentv1.Content) {
 	for _, part := range parts {
 		if !mistral.WritePart(e.Body, part) {
-			return unsupported("content that is neither text, reasoning nor image")
+			e.Refuse("messages", "content that is neither text, reasoning nor image")
 		}
 	}
-	return nil
 }
 
 // result writes a tool's result: its text, or its error; and the user's messages that follow.
-func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) (err error) {
+func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) {
 	e.Body.TextMember("role", "tool")
 	e.Body.TextUnlessEmpty("name", m.GetFunction())
 	e.Body.Key("content")
@@ -165,16 +143,13 @@ func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessag
 		e.Body.BeginList()
 		mistral.WriteText(e.Body, text)
 		for _, more := range following {
-			if failure := e.chunks(chat.Parts(more.GetContent())); failure != nil {
-				err = failure
-			}
+			e.chunks(chat.Parts(more.GetContent()))
 		}
 		e.Body.EndList()
 	}
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
 		e.Body.TextMember("tool_call_id", ids[0])
 	}
-	return err
 }
 
 func (e *encoder) calls(m *modelv1.ChatMessage) {

@@ -59,19 +59,15 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 
 // Output implements dialect.Response.
 func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	output := &modelv1.ModelOutput{Model: c.Model, Usage: c.Usage.Message()}
-	if c.ID != "" {
-		output.ResponseId = &c.ID
-	}
+	var choices []*modelv1.Choice
 	slices.SortStableFunc(c.Choices, func(a, b choice) int { return cmp.Compare(a.Index, b.Index) })
 	for i := range c.Choices {
 		if c.Choices[i].Message == nil {
 			return nil, malformed(errors.New("a choice has no message"))
 		}
-		output.Choices = append(output.Choices, c.Choices[i].output(c.Model, tools))
+		choices = append(choices, c.Choices[i].output(c.Model, tools))
 	}
-	chat.CompleteOutput(output)
-	return output, nil
+	return dialect.NewOutput(c.ID, c.Model, c.Usage.Message(), choices...), nil
 }
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {

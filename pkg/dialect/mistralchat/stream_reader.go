@@ -22,10 +22,9 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
 // streamReader collects an answer that arrives in pieces.
 type streamReader struct {
+	dialect.Progress
 	whole   completion
 	growing []*growing
-	started bool
-	done    bool
 }
 
 // growing collects the parts of one choice that grow.
@@ -38,7 +37,7 @@ type growing struct {
 // Add implements dialect.StreamReader. An error within a stream may also have the form of OpenAI's.
 func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	if string(event.Data) == done {
-		s.done = true
+		s.Ended = true
 		return nil, nil
 	}
 	var chunk completion
@@ -48,7 +47,7 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if chunk.Object == mistral.ObjectError || jsonread.IsSet(chunk.Error) {
 		return nil, Codec{}.DecodeError(event.Data)
 	}
-	s.started = true
+	s.Begun = true
 	if chunk.ID != "" {
 		s.whole.ID = chunk.ID
 	}
@@ -108,16 +107,10 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 // noID is what the vendor sends for the id of a call's further pieces.
 const noID = "null"
 
-// Started implements dialect.StreamReader.
-func (s *streamReader) Started() bool { return s.started }
-
-// Done implements dialect.StreamReader.
-func (s *streamReader) Done() bool { return s.done }
-
 // Complete implements dialect.StreamReader. Servers may omit the last event, but send the finish reasons of the
 // choices.
 func (s *streamReader) Complete() bool {
-	return s.done || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+	return s.Ended || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
 }
 
 // Usage implements dialect.StreamReader.

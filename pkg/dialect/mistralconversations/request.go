@@ -1,7 +1,6 @@
 package mistralconversations
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -36,20 +35,13 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // nothing. If the choice among the tools names one, it alone is offered. extra_body has no meaning: the API refuses
 // unknown members.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	e := &encoder{Request: r, MemberWriter: dialect.MemberWriter{Body: jsonwrite.Append(dst, 1024+r.Size()), Overrides: dialect.MembersOf(&r.Request)}, config: r.Config}
-	if e.config == nil {
-		e.config = &modelv1.GenerateConfig{}
-	}
+	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "Mistral's Conversations API")}
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
 	if text := instructions(r.Messages); text != "" {
 		e.Member("instructions", func() { e.Body.Text(text) })
 	}
-	var err error
-	e.Member("inputs", func() { err = e.inputs() })
-	if err != nil {
-		return nil, err
-	}
+	e.Member("inputs", e.inputs)
 	offered := e.offered()
 	if len(offered) > 0 {
 		e.Member("tools", func() { e.tools(offered) })
@@ -59,20 +51,13 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	e.Member("store", func() { e.Body.Bool(false) })
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	dialect.MemberWriter
-	// config is the request's, and never nil.
-	config *modelv1.GenerateConfig
-}
-
-// unsupported is the error for content that the format cannot express.
-func unsupported(what string) error {
-	return &dialect.UnsupportedError{API: "Mistral's Conversations API", What: what, Field: "messages"}
+	dialect.Encoder
 }
 
 // instructions are the texts of the system messages.
@@ -123,7 +108,7 @@ func (e *encoder) tools(offered []*toolv1.ToolInfo) {
 
 // arguments writes the options of the configuration that are set and that the format has.
 func (e *encoder) arguments(tools bool) {
-	c := e.config
+	c := e.Config
 	e.Body.BeginObject()
 	if c.StopSeqs != nil {
 		e.Member("stop", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
@@ -151,28 +136,26 @@ func (e *encoder) arguments(tools bool) {
 }
 
 // inputs writes the conversation, without its system messages, as entries.
-func (e *encoder) inputs() (err error) {
+func (e *encoder) inputs() {
 	e.Body.BeginList()
 	for _, m := range e.Messages {
 		switch m.GetRole() { //nolint:exhaustive // All others are the instructions.
 		case modelv1.Role_ROLE_USER:
-			err = cmp.Or(err, e.prompt(m))
+			e.prompt(m)
 		case modelv1.Role_ROLE_ASSISTANT:
-			err = cmp.Or(err, e.assistant(m))
+			e.assistant(m)
 		case modelv1.Role_ROLE_TOOL:
 			e.result(m)
 		}
 	}
 	e.Body.EndList()
-	return err
 }
 
 // prompt writes a user's message.
-func (e *encoder) prompt(m *modelv1.ChatMessage) error {
+func (e *encoder) prompt(m *modelv1.ChatMessage) {
 	begin(e.Body, typeInput)
 	e.Body.TextMember("role", "user")
 	e.Body.BeginListMember("content")
-	var err error
 	if list := m.GetContent().GetList(); list == nil {
 		mistral.WriteText(e.Body, m.GetContent().GetText())
 	} else {
@@ -180,14 +163,13 @@ func (e *encoder) prompt(m *modelv1.ChatMessage) error {
 			if document := part.GetDocument(); document != nil {
 				mistral.WriteDocument(e.Body, document)
 			} else if !mistral.WritePart(e.Body, part) {
-				err = unsupported("content in a user message that is neither text, image nor document")
+				e.Refuse("messages", "content in a user message that is neither text, image nor document")
 			}
 		}
 	}
 	e.Body.EndList()
 	e.Body.BoolMember("prefix", false)
 	e.Body.EndObject()
-	return err
 }
 
 // result writes a tool's result.
@@ -204,7 +186,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 
 // assistant writes a model's turn: a message for neighbouring parts, and an entry for each call. What a tool of a
 // server did goes as a text, since the API refuses its own entries for it.
-func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
+func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	list := m.GetContent().GetList()
 	if list == nil {
 		e.output(func() { e.Body.Text(m.GetContent().GetText()) })
@@ -221,7 +203,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 		if use := part.GetToolUse(); use != nil {
 			end()
 			if use.GetToolType() == mcpCall {
-				err = unsupported("a call of an MCP server that a provider has made")
+				e.Refuse("messages", "a call of an MCP server that a provider has made")
 			}
 			e.output(func() { e.Body.Text("code_interpreter: \n\n" + use.GetArguments() + "\n\n" + use.GetResult()) })
 			continue
@@ -232,7 +214,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 			open = true
 		}
 		if !mistral.WritePart(e.Body, part) {
-			err = unsupported("content in a message of the assistant that is neither text, reasoning, image nor the use of a tool")
+			e.Refuse("messages", "content in a message of the assistant that is neither text, reasoning, image nor the use of a tool")
 		}
 	}
 	end()
@@ -243,7 +225,6 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 		writeArguments(e.Body, dialect.ArgumentsOf(call))
 		e.Body.EndObject()
 	}
-	return err
 }
 
 // output writes a message of the assistant with this content.

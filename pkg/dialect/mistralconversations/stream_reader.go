@@ -35,11 +35,11 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 //
 //	started (message delta | call delta | tool started (delta)* done)* (done | error)
 type streamReader struct {
+	dialect.Progress
 	whole   response
 	entries map[string]*growing // by their type and id
 	order   []*growing
 	calls   int32
-	done    bool
 }
 
 // growing is an entry that grows.
@@ -84,7 +84,7 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	case eventStarted:
 		s.whole.ID = e.Conversation
 	case eventDone:
-		s.done, s.whole.Usage = true, e.Usage
+		s.Begun, s.Ended, s.whole.Usage = true, true, e.Usage
 	case eventMessage:
 		return s.message(&e)
 	case eventCall:
@@ -107,6 +107,7 @@ func (s *streamReader) at(e *event, kind, id string) (g *growing, isNew bool, er
 	if len(s.order) >= maxEntries {
 		return nil, false, malformed(fmt.Errorf("more than %d entries", maxEntries))
 	}
+	s.Begun = true // The server's first event only states that it has accepted the request.
 	if s.entries == nil {
 		s.entries = map[string]*growing{}
 	}
@@ -153,21 +154,12 @@ func (s *streamReader) execution(e *event) ([]*modelv1.GenerateDelta, error) {
 	return []*modelv1.GenerateDelta{dialect.PartDelta(whole.toolUse())}, nil
 }
 
-// Started implements dialect.StreamReader. The server's first event only states that it has accepted the request.
-func (s *streamReader) Started() bool { return len(s.order) > 0 || s.done }
-
-// Done implements dialect.StreamReader.
-func (s *streamReader) Done() bool { return s.done }
-
-// Complete implements dialect.StreamReader.
-func (s *streamReader) Complete() bool { return s.done }
-
 // Usage implements dialect.StreamReader.
 func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.Message() }
 
 // Response implements dialect.StreamReader.
 func (s *streamReader) Response() dialect.Response {
-	s.whole.cut = !s.done
+	s.whole.cut = !s.Ended
 	for _, g := range s.order {
 		s.whole.Outputs = append(s.whole.Outputs, g.whole())
 	}

@@ -25,28 +25,25 @@ const (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-func (e *encoder) messages() (err error) {
+func (e *encoder) messages() {
 	e.Member("messages", func() {
 		e.Body.BeginList()
 		for i, m := range e.Messages {
-			if failure := e.message(i, m); failure != nil && err == nil {
-				err = failure
-			}
+			e.message(i, m)
 		}
 		e.Body.EndList()
 	})
-	return err
 }
 
-func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
+func (e *encoder) message(i int, m *modelv1.ChatMessage) {
 	e.Body.BeginObject()
 	switch m.GetRole() {
 	case modelv1.Role_ROLE_USER:
 		e.Body.TextMember("role", "user")
 		e.Body.Key("content")
-		err = e.userContent(i, m.GetContent())
+		e.userContent(i, m.GetContent())
 	case modelv1.Role_ROLE_ASSISTANT:
-		err = e.assistant(m)
+		e.assistant(m)
 	case modelv1.Role_ROLE_TOOL:
 		e.tooled(m)
 	default:
@@ -71,7 +68,6 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 		}
 	}
 	e.Body.EndObject()
-	return err
 }
 
 // tooled writes a tool's result: its text, or its error.
@@ -85,28 +81,25 @@ func (e *encoder) tooled(m *modelv1.ChatMessage) {
 	e.Body.TextMember("tool_call_id", chat.CallID(m))
 }
 
-func (e *encoder) userContent(message int, c *contentv1.MessageContent) (err error) {
+func (e *encoder) userContent(message int, c *contentv1.MessageContent) {
 	list := c.GetList()
 	if list == nil {
 		e.Body.Text(c.GetText())
-		return nil
+		return
 	}
 	e.Body.BeginList()
 	for i, part := range list.GetParts() {
 		e.Body.BeginObject()
-		if failure := e.userPart(part); failure != nil {
-			err = failure
-		}
+		e.userPart(part)
 		e.ephemeralMark(message == e.ephemeral.message && i == e.ephemeral.part)
 		e.Body.EndObject()
 	}
 	e.Body.EndList()
-	return err
 }
 
-func (e *encoder) userPart(part *contentv1.Content) error {
+func (e *encoder) userPart(part *contentv1.Content) {
 	if e.ImagesOnly && part.GetText() == nil && part.GetImage() == nil {
-		return unsupported("messages", "content in a user message that is neither text nor image")
+		e.Refuse("messages", "content in a user message that is neither text nor image")
 	}
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
@@ -124,7 +117,7 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 	case *contentv1.Content_Audio:
 		_, data, inline := dialect.SplitDataURI(p.Audio.GetMedia().GetUri())
 		if !inline {
-			return unsupported("messages", "audio that is not a data URI")
+			e.Refuse("messages", "audio that is not a data URI")
 		}
 		e.Body.TextMember("type", "input_audio")
 		e.Body.TextObjectMember("input_audio", "data", data, "format", enum.Word(p.Audio.GetFormat()))
@@ -132,22 +125,21 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 		e.Body.TextMember("type", "file")
 		e.Body.TextObjectMember("file", "file_data", p.Document.GetMedia().GetUri(), "filename", p.Document.GetFilename())
 	case *contentv1.Content_Video:
-		return unsupported("messages", "video")
+		e.Refuse("messages", "video")
 	default:
-		return unsupported("messages", "content in a user message that is neither text, image, audio nor document")
+		e.Refuse("messages", "content in a user message that is neither text, image, audio nor document")
 	}
-	return nil
 }
 
 // assistant writes a model's message. Text and reasoning parts of a list become one text, each part on a line of its
 // own; reasoning that came in a member of its own goes back there; other parts have no place in the format, of which
 // one that takes the place of earlier messages is refused.
-func (e *encoder) assistant(m *modelv1.ChatMessage) error {
+func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()
 	if list == nil {
 		e.content(m, m.GetContent().GetText())
-		return nil
+		return
 	}
 	var text strings.Builder
 	var members []dialect.Member
@@ -166,7 +158,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) error {
 			members = withMembers(members, own)
 		case *contentv1.Content_Data:
 			if dialect.IsCompaction(part) {
-				return unsupported("messages", dialect.OtherCompaction)
+				e.Refuse("messages", dialect.OtherCompaction)
 			}
 		}
 	}
@@ -174,7 +166,6 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) error {
 	for _, member := range members {
 		e.Body.RawMember(member.Name, member.JSON)
 	}
-	return nil
 }
 
 // withMembers adds members, which replace those of the same name.

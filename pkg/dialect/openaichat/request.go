@@ -7,8 +7,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Request is a request with the options in which servers of the format differ.
@@ -53,12 +51,8 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format. Members of the configuration's extra_body come last and replace all others.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	w := jsonwrite.Append(dst, 1024+r.Size())
-	e := &encoder{Request: r, MemberWriter: dialect.MemberWriter{Body: w}}
-	var ok bool
-	if e.Overrides, ok = dialect.NewOverrides(&r.Request); !ok {
-		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
-	}
+	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "chat completions")}
+	e.TakeExtraBody()
 	e.marks = openai.NewMarks(r.Messages, r.CacheMarks)
 	e.ephemeral = noEphemeral
 	if r.EphemeralMarks {
@@ -68,9 +62,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	if !r.ModelInAddress {
 		e.Member("model", func() { e.Body.Text(r.Model) })
 	}
-	if err := e.messages(); err != nil {
-		return nil, err
-	}
+	e.messages()
 	e.tools()
 	e.options()
 	if e.marks.Set() {
@@ -79,21 +71,16 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	}
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	dialect.MemberWriter
+	dialect.Encoder
 	// marks are the cache marks that are sent, and ephemeral those of Anthropic's kind.
 	marks     openai.Marks
 	ephemeral ephemeral
-}
-
-// unsupported is the error for content that the format cannot express.
-func unsupported(field, what string) error {
-	return &dialect.UnsupportedError{API: "chat completions", What: what, Field: field}
 }
 
 func (e *encoder) tools() {
@@ -108,17 +95,12 @@ func (e *encoder) tools() {
 		e.Body.EndList()
 	})
 	e.Member("tool_choice", func() { openai.WriteChoice(e.Body, e.Choice, openai.ChoiceRequired) })
-	if e.Config != nil && e.Config.ParallelToolCalls != nil {
-		e.Member("parallel_tool_calls", func() { e.Body.Bool(e.Config.GetParallelToolCalls()) })
-	}
+	e.OptBool("parallel_tool_calls", e.Config.ParallelToolCalls)
 }
 
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
 	c := e.Config
-	if c == nil {
-		c = &modelv1.GenerateConfig{}
-	}
 	dialect.OptInt(&e.MemberWriter, cmp.Or(e.MaxTokensMember, "max_tokens"), c.MaxTokens)
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("top_p", c.TopP)

@@ -131,19 +131,15 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 
 // Output implements dialect.Response.
 func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	output := &modelv1.ModelOutput{Model: c.Model, Usage: c.Usage.message()}
-	if c.ID != "" {
-		output.ResponseId = &c.ID
-	}
+	var choices []*modelv1.Choice
 	slices.SortStableFunc(c.Choices, func(a, b choice) int { return cmp.Compare(a.Index, b.Index) })
 	for i := range c.Choices {
 		if c.Choices[i].Message == nil {
 			return nil, malformed(errors.New("a choice has no message"))
 		}
-		output.Choices = append(output.Choices, c.Choices[i].output(c.Model, tools))
+		choices = append(choices, c.Choices[i].output(c.Model, tools))
 	}
-	chat.CompleteOutput(output)
-	return output, nil
+	return dialect.NewOutput(c.ID, c.Model, c.Usage.message(), choices...), nil
 }
 
 // Metadata returns what a server says of an answer beside it, as a JSON object: its id, when and by what it was made,
@@ -322,7 +318,7 @@ func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	return openai.Usage(&modelv1.ModelUsage{
+	return dialect.CacheApart(&modelv1.ModelUsage{
 		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
 		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: cmp.Or(u.Created, u.Details.Written), ReasoningTokens: u.CompletionDetails.Reasoning,
 	})

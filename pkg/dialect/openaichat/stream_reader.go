@@ -22,10 +22,9 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
 // streamReader collects an answer that arrives in pieces.
 type streamReader struct {
-	whole   completion
-	texts   []*texts
-	started bool
-	done    bool
+	dialect.Progress
+	whole completion
+	texts []*texts
 }
 
 // texts collects the parts of one choice that grow.
@@ -37,7 +36,7 @@ type texts struct {
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	if string(event.Data) == done {
-		s.done = true
+		s.Ended = true
 		return nil, nil
 	}
 	var chunk completion
@@ -47,7 +46,7 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if chunk.Error != nil {
 		return nil, chunk.Error.ToError(event.Data)
 	}
-	s.started = true
+	s.Begun = true
 	if chunk.ID != "" {
 		s.whole.ID = chunk.ID
 	}
@@ -78,16 +77,10 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	return deltas, nil
 }
 
-// Started implements dialect.StreamReader.
-func (s *streamReader) Started() bool { return s.started }
-
-// Done implements dialect.StreamReader.
-func (s *streamReader) Done() bool { return s.done }
-
 // Complete implements dialect.StreamReader. Some servers omit the last event, but send the finish reasons of the
 // choices.
 func (s *streamReader) Complete() bool {
-	return s.done || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+	return s.Ended || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
 }
 
 // Usage implements dialect.StreamReader.

@@ -227,8 +227,43 @@ func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	}
 }
 
+// itemKind is how a kind of item is written whose text grows in a stream: that of its only part, or a call's arguments.
+type itemKind struct {
+	// prefix is that of the item's id, itemType its type, and member the text.
+	prefix, itemType, member string
+	// pieces begins the names of the events of the text.
+	pieces string
+	// part is the type of the part, around begins the names of its events, and index is the member for its place; calls
+	// have no part.
+	part, around, index string
+}
+
+var (
+	functionItem = &itemKind{"fc_", typeCall, "arguments", eventArguments, "", "", ""}
+	customItem   = &itemKind{"ctc_", typeCustomCall, "input", eventInput, "", "", ""}
+	textItem     = &itemKind{"msg_", typeMessage, "text", eventText, partText, "response.content_part", "content_index"}
+	refusalItem  = &itemKind{"msg_", typeMessage, "refusal", eventRefusal, partRefusal, "response.content_part", "content_index"}
+	summaryItem  = &itemKind{reasoningID, typeReasoning, "text", eventSummary, partSummary, "response.reasoning_summary_part", "summary_index"}
+)
+
+// empty is an item with a part before its part begins.
+func (k *itemKind) empty(id string) string {
+	w := jsonwrite.NewWriter(128)
+	beginItem(w, k.itemType, id)
+	if k == summaryItem {
+		w.RawMember("summary", "[]")
+	} else {
+		w.TextMember("status", statusInProgress)
+		w.TextMember("role", "assistant")
+		w.RawMember("content", "[]")
+	}
+	w.EndObject()
+	return w.String()
+}
+
 // writtenCall is a call as an item.
 type writtenCall struct {
+	*itemKind
 	id, callID string
 	named      toolname.Name
 	// arguments are the arguments, or the text of a custom tool.
@@ -237,8 +272,11 @@ type writtenCall struct {
 
 // beginCall returns a call without its arguments.
 func beginCall(callID, function string, names toolname.Names) *writtenCall {
-	c := &writtenCall{callID: callID, named: names.Of(function)}
-	c.id = newID(c.kind().prefix)
+	c := &writtenCall{itemKind: functionItem, callID: callID, named: names.Of(function)}
+	if c.named.Custom {
+		c.itemKind = customItem
+	}
+	c.id = newID(c.prefix)
 	return c
 }
 
@@ -251,35 +289,15 @@ func newCall(call *toolv1.ToolCall, names toolname.Names) *writtenCall {
 	return c
 }
 
-// callKind is how a kind of call is written.
-type callKind struct {
-	// prefix is that of the item's id, item its type, and member its arguments.
-	prefix, item, member string
-	// events begins the names of the events of its arguments.
-	events string
-}
-
-var (
-	functionCall = &callKind{"fc_", typeCall, "arguments", eventArguments}
-	customTool   = &callKind{"ctc_", typeCustomCall, "input", eventInput}
-)
-
-func (c *writtenCall) kind() *callKind {
-	if c.named.Custom {
-		return customTool
-	}
-	return functionCall
-}
-
 // item returns the call as an item.
 func (c *writtenCall) item(status string) string {
 	w := jsonwrite.NewWriter(128 + 2*len(c.arguments))
-	beginItem(w, c.kind().item, c.id)
+	beginItem(w, c.itemType, c.id)
 	w.TextMember("status", status)
 	w.TextMember("call_id", c.callID)
 	w.TextUnlessEmpty("namespace", c.named.Namespace)
 	w.TextMember("name", c.named.Name)
-	w.TextMember(c.kind().member, c.arguments)
+	w.TextMember(c.member, c.arguments)
 	w.EndObject()
 	return w.String()
 }

@@ -10,7 +10,10 @@
 // [openai]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openai
 package openairesponses
 
-import "github.com/evalfleet/evalfleet/pkg/dialect"
+import (
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+)
 
 // Name is the format's name.
 const Name = "openai-responses"
@@ -19,7 +22,10 @@ const Name = "openai-responses"
 const idPrefix = "resp_"
 
 // Codec implements dialect.Codec.
-type Codec struct{ dialect.ServerSentEvents }
+type Codec struct {
+	dialect.ServerSentEvents
+	openai.Errors
+}
 
 var _ dialect.Codec = Codec{}
 

@@ -5,15 +5,13 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// compactionKind is the type of the data that a compaction item becomes.
-const compactionKind = "openai_compact"
+// kept are the items that are kept as data.
+var kept = dialect.KeptBlocks{typeCompacted: {Member: dialect.CompactionData, Type: "openai_compact"}}
 
 // AppendCompact appends the body of a request to compact the conversation, with instructions, which may be empty:
 // https://platform.openai.com/docs/api-reference/responses/compact. It has neither tools nor options.
@@ -22,12 +20,10 @@ func (r *Request) AppendCompact(dst []byte, instructions string) ([]byte, error)
 	e := bare.encoder(dst)
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
-	if err := e.input(); err != nil {
-		return nil, err
-	}
+	e.input()
 	e.Body.TextUnlessEmpty("instructions", instructions)
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
 // Compaction is the answer to a request to compact a conversation: a [dialect.Response] that DecodeResponse returns.
@@ -89,31 +85,13 @@ func (r *response) Compacted(tools []*toolv1.ToolInfo) (messages []*modelv1.Chat
 
 // compactionMessage is the message for a compaction item: a user's, whose content is data.
 func compactionMessage(it *item) *modelv1.ChatMessage {
-	metadata := &orderedjson.Object{}
-	metadata.Set("type", compactionKind)
-	if it.ID != "" {
-		metadata.Set("id", it.ID)
-	}
-	metadata.Set("encrypted_content", it.Seal)
-	m := chat.User("")
-	m.Content = chat.ListContent(dialect.DataPart(dialect.CompactionData, compactionKind, metadata))
-	return m
-}
-
-// compactionItem is the item that a part was made of; empty for other parts.
-func compactionItem(part *contentv1.Content) string {
-	metadata := dialect.DataOf(part, dialect.CompactionData, compactionKind)
-	if metadata == nil {
-		return ""
-	}
-	w := jsonwrite.NewWriter(256)
+	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("type", typeCompacted)
-	for _, name := range []string{"id", "encrypted_content"} {
-		if value, _ := metadata.Get(name); value != nil {
-			w.RawMember(name, string(orderedjson.Append(nil, value)))
-		}
-	}
+	w.TextUnlessEmpty("id", it.ID)
+	w.TextMember("encrypted_content", it.Seal)
 	w.EndObject()
-	return w.String()
+	m := chat.User("")
+	m.Content = chat.ListContent(kept.Data(typeCompacted, w.Bytes()))
+	return m
 }

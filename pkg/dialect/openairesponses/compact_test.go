@@ -113,6 +113,10 @@ func TestACompactionBelongsToItsProvider(t *testing.T) {
 		var unsupported *dialect.UnsupportedError
 		require.ErrorAs(t, err, &unsupported, role)
 	}
+	drawn := kept(modelv1.Role_ROLE_ASSISTANT, `{"compaction_metadata":{"type":"anthropic_compact","content":"short"}}`)
+	drawn.Content.GetList().Parts = append(drawn.Content.GetList().Parts, chat.ImagePart("data:image/png;base64,aGk="))
+	_, err := openairesponses.Codec{}.AppendRequest(nil, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{drawn}})
+	require.ErrorContains(t, err, dialect.OtherCompaction, "what follows it does not hide it")
 	both := kept(modelv1.Role_ROLE_USER, `{"compaction_metadata":{"type":"openai_compact","encrypted_content":"x"}}`)
 	both.Content.GetList().Parts = append(both.Content.GetList().Parts, chat.TextPart("and"))
 	body, err := openairesponses.Codec{}.AppendRequest(nil, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{both}})

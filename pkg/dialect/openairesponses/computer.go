@@ -1,11 +1,14 @@
 package openairesponses
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -51,55 +54,38 @@ type wireAction struct {
 	} `json:"path"`
 }
 
-// action is an action of the platform's tool.
-type action struct {
-	Action    string  `json:"action"`
-	Place     []int   `json:"coordinate,omitempty"`
-	Start     []int   `json:"start_coordinate,omitempty"`
-	Text      *string `json:"text,omitempty"`
-	Direction string  `json:"scroll_direction,omitempty"`
-	Clicks    int     `json:"scroll_amount,omitempty"`
-	Seconds   int     `json:"duration,omitempty"`
-}
+// actions are the platform's actions for those of the server that have another name there.
+var actions = map[string]string{"drag": "left_click_drag", "keypress": "key", "move": "mouse_move"}
 
 // meaning is the action of the platform's tool. One that is not known keeps its name, which the tool refuses to the model.
-func (a *wireAction) meaning() action {
-	place := []int{a.X, a.Y}
+func (a *wireAction) meaning() computer.Action {
+	m := computer.Action{Action: cmp.Or(actions[a.Type], a.Type)}
 	switch a.Type {
 	case "click":
-		if click := clicks[a.Button]; click != "" {
-			return action{Action: click, Place: place}
-		}
-		return action{Action: "left_click", Place: place}
-	case "double_click":
-		return action{Action: "double_click", Place: place}
+		m.Action, m.Place = cmp.Or(clicks[a.Button], clicks["left"]), []int{a.X, a.Y}
+	case "double_click", "move":
+		m.Place = []int{a.X, a.Y}
 	case "drag":
-		if len(a.Path) < 2 {
-			return action{Action: "left_click_drag"}
+		if last := len(a.Path) - 1; last > 0 {
+			m.Start, m.Place = []int{a.Path[0].X, a.Path[0].Y}, []int{a.Path[last].X, a.Path[last].Y}
 		}
-		from, to := a.Path[0], a.Path[len(a.Path)-1]
-		return action{Action: "left_click_drag", Start: []int{from.X, from.Y}, Place: []int{to.X, to.Y}}
 	case "keypress":
-		return action{Action: "key", Text: new(strings.Join(a.Keys, "+"))}
-	case "move":
-		return action{Action: "mouse_move", Place: place}
+		m.Text = new(strings.Join(a.Keys, "+"))
 	case "scroll":
-		pixels, back, forth := a.ScrollY, "up", "down"
+		pixels, directions := a.ScrollY, [...]string{"up", "down"}
 		if math.Abs(a.ScrollX) > math.Abs(a.ScrollY) {
-			pixels, back, forth = a.ScrollX, "left", "right"
+			pixels, directions = a.ScrollX, [...]string{"left", "right"}
 		}
-		scroll := action{Action: "scroll", Place: place, Direction: forth, Clicks: max(1, int(math.Round(math.Abs(pixels)/wheelPixels)))}
+		m.Place, m.Direction, m.Clicks = []int{a.X, a.Y}, directions[1], max(1, int(math.Round(math.Abs(pixels)/wheelPixels)))
 		if pixels < 0 {
-			scroll.Direction = back
+			m.Direction = directions[0]
 		}
-		return scroll
 	case "type":
-		return action{Action: "type", Text: &a.Text}
+		m.Text = &a.Text
 	case "wait":
-		return action{Action: "wait", Seconds: waitSeconds}
-	default:
-		return action{Action: a.Type}
+		m.Seconds = waitSeconds
 	}
+	return m
 }
 
 // computerItem are the members of a call of the computer that have a meaning here.
@@ -126,16 +112,13 @@ func (i *item) computerCall() *toolv1.ToolCall {
 	if c.Action != nil && c.Actions == nil {
 		c.Actions = []wireAction{*c.Action}
 	}
-	var called struct {
-		Actions []action `json:"actions"`
-	}
-	called.Actions = make([]action, len(c.Actions))
+	meant := make([]computer.Action, len(c.Actions))
 	for n := range c.Actions {
-		called.Actions[n] = c.Actions[n].meaning()
+		meant[n] = c.Actions[n].meaning()
 	}
-	return &toolv1.ToolCall{
-		Id: c.CallID, View: dialect.Confirmation(c.cautions()...), Function: computerFunction, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION, ArgumentsJson: string(jsonwrite.Marshal(called)), InternalJson: string(i.Whole),
-	}
+	call := chat.Call(c.CallID, computerFunction, string(jsonwrite.Marshal(map[string][]computer.Action{"actions": meant})))
+	call.View, call.InternalJson = dialect.Confirmation(c.cautions()...), string(i.Whole)
+	return call
 }
 
 // cautions are why the server wants the call to be confirmed.

@@ -14,8 +14,8 @@ const codeFailed = "server_error"
 
 // DecodeError implements dialect.Codec. An error has one of three forms: a refusal as in chat completions, an answer
 // that failed, and an event of a stream, whose members are its own.
-func (Codec) DecodeError(body []byte) *dialect.Error {
-	said := openai.Errors{}.DecodeError(body)
+func (c Codec) DecodeError(body []byte) *dialect.Error {
+	said := c.Errors.DecodeError(body)
 	var whole struct {
 		ID     string `json:"id"`
 		Status string `json:"status"`
@@ -48,26 +48,21 @@ func statusOf(code string) int {
 	}
 }
 
-// AppendError implements dialect.Codec.
-func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
-	return openai.Errors{}.AppendError(dst, f)
-}
-
 // TooLong implements dialect.Codec.
-func (Codec) TooLong(said string) dialect.Failure {
-	f := openai.Errors{}.TooLong(said)
+func (c Codec) TooLong(said string) dialect.Failure {
+	f := c.Errors.TooLong(said)
 	f.Param = "input"
 	return f
 }
 
 // Stopped implements dialect.Codec.
-func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
+func (c Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
 	if e.Code == "image_content_policy_violation" {
 		filtered := *e
 		filtered.Code = "content_policy_violation"
 		e = &filtered
 	}
-	output, ok = openai.Errors{}.Stopped(status, e, model)
+	output, ok = c.Errors.Stopped(status, e, model)
 	if ok && e.ResponseID != "" {
 		output.ResponseId = &e.ResponseID
 	}

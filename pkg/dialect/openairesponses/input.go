@@ -14,73 +14,61 @@ import (
 )
 
 // input writes the conversation as items.
-func (e *encoder) input() (err error) {
+func (e *encoder) input() {
 	e.Member("input", func() {
 		e.Body.BeginList()
 		for i, m := range e.Messages {
-			if failure := e.message(i, m); failure != nil && err == nil {
-				err = failure
+			switch m.GetRole() {
+			case modelv1.Role_ROLE_USER:
+				e.user(chat.Parts(m.GetContent()))
+			case modelv1.Role_ROLE_ASSISTANT:
+				e.assistant(m)
+			case modelv1.Role_ROLE_TOOL:
+				e.result(m)
+			default:
+				e.prompt("developer", chat.Parts(m.GetContent()), e.marks.EndsSystem(i))
 			}
 		}
 		e.Body.EndList()
 	})
-	return err
-}
-
-func (e *encoder) message(i int, m *modelv1.ChatMessage) error {
-	switch m.GetRole() {
-	case modelv1.Role_ROLE_USER:
-		return e.user(chat.Parts(m.GetContent()))
-	case modelv1.Role_ROLE_ASSISTANT:
-		return e.assistant(m)
-	case modelv1.Role_ROLE_TOOL:
-		return e.result(m)
-	default:
-		return e.prompt("developer", chat.Parts(m.GetContent()), e.marks.EndsSystem(i))
-	}
 }
 
 // user writes a user's message. A part that takes the place of earlier messages is an item of its own, before the rest.
-func (e *encoder) user(parts []*contentv1.Content) error {
+func (e *encoder) user(parts []*contentv1.Content) {
 	rest := slices.DeleteFunc(slices.Clone(parts), func(part *contentv1.Content) bool {
-		item := compactionItem(part)
+		item := kept.JSON(part)
 		if item != "" {
 			e.Body.Raw(item)
 		}
 		return item != ""
 	})
-	if len(rest) == 0 && len(parts) > 0 {
-		return nil
+	if len(rest) > 0 || len(parts) == 0 {
+		e.prompt("user", rest, false)
 	}
-	return e.prompt("user", rest, false)
 }
 
 // prompt writes a message that is not the assistant's; ends marks its end for the prompt cache.
-func (e *encoder) prompt(role string, parts []*contentv1.Content, ends bool) error {
+func (e *encoder) prompt(role string, parts []*contentv1.Content, ends bool) {
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeMessage)
 	e.Body.TextMember("role", role)
 	e.Body.Key("content")
-	err := e.parts(parts, ends)
+	e.parts(parts, ends)
 	e.Body.EndObject()
-	return err
 }
 
 // parts writes content for the model.
-func (e *encoder) parts(parts []*contentv1.Content, ends bool) (err error) {
+func (e *encoder) parts(parts []*contentv1.Content, ends bool) {
 	e.Body.BeginList()
 	for i, part := range parts {
 		e.Body.BeginObject()
-		if failure := e.part(part, ends && i == len(parts)-1); failure != nil {
-			err = failure
-		}
+		e.part(part, ends && i == len(parts)-1)
 		e.Body.EndObject()
 	}
 	e.Body.EndList()
-	return err
 }
 
-func (e *encoder) part(part *contentv1.Content, ends bool) error {
+func (e *encoder) part(part *contentv1.Content, ends bool) {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
 		e.Body.TextMember("type", partInputText)
@@ -97,9 +85,8 @@ func (e *encoder) part(part *contentv1.Content, ends bool) error {
 	case *contentv1.Content_Video:
 		e.file(p.Video.GetMedia().GetUri(), "video."+enum.Word(p.Video.GetFormat()))
 	default:
-		return unsupported("messages", "content in a message to the model that is neither text, image, audio, video nor document")
+		e.Refuse("messages", "content in a message to the model that is neither text, image, audio, video nor document")
 	}
-	return nil
 }
 
 // file writes the members of a file: its data, or its address.
@@ -114,9 +101,9 @@ func (e *encoder) file(uri, name string) {
 }
 
 // result writes a tool's result: its content, or the message of its error alone.
-func (e *encoder) result(m *modelv1.ChatMessage) (err error) {
+func (e *encoder) result(m *modelv1.ChatMessage) {
 	if e.computerResult(chat.CallID(m), m) {
-		return nil
+		return
 	}
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeResult)
@@ -126,18 +113,17 @@ func (e *encoder) result(m *modelv1.ChatMessage) (err error) {
 	case m.GetError() != nil:
 		e.Body.Text(m.GetError().GetMessage())
 	case m.GetContent().GetList() != nil:
-		err = e.parts(m.GetContent().GetList().GetParts(), false)
+		e.parts(m.GetContent().GetList().GetParts(), false)
 	default:
 		e.Body.Text(m.GetContent().GetText())
 	}
 	e.Body.EndObject()
-	return err
 }
 
 // assistant writes a model's turn: an item for each part and each call. Neighbouring texts are one message, unless they
 // came in several. Images follow as a user's message, since a message of the assistant has no place for them; parts of
 // other kinds have no place in the format.
-func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
+func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	var texts []*contentv1.Content
 	flush := func() {
 		if len(texts) > 0 {
@@ -164,14 +150,14 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 			}
 		case *contentv1.Content_Image:
 			flush()
-			err = e.prompt("user", []*contentv1.Content{part}, false)
+			e.prompt("user", []*contentv1.Content{part}, false)
 		case *contentv1.Content_Data:
 			flush()
-			switch item := compactionItem(part); {
+			switch item := kept.JSON(part); {
 			case item != "":
 				e.Body.Raw(item)
 			case dialect.IsCompaction(part):
-				err = unsupported("messages", dialect.OtherCompaction)
+				e.Refuse("messages", dialect.OtherCompaction)
 			}
 		}
 	}
@@ -179,7 +165,6 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 	for _, call := range m.GetToolCalls() {
 		e.call(call)
 	}
-	return err
 }
 
 // assistantParts are the parts of a turn; an empty text beside calls is none.

@@ -63,90 +63,68 @@ type offer struct {
 	tools []*toolv1.ToolInfo
 	// names are the names in the canonical form.
 	names map[toolname.Name]string
+	// given are the client's tools, once each, by their names without their kinds, and named are the names.
+	given map[toolname.Name]*wireTool
+	named []toolname.Name
 	// left reports whether a tool was left out, since only the vendor can run it.
 	left bool
 }
 
-// offered is a tool of a request, and where it is there.
-type offered struct {
-	*wireTool
-	named toolname.Name
-	param string
-}
-
 // offer reads the tools of a request, and those that its items add.
 func (w *wireRequest) offer(items []item) (*offer, error) {
-	o := &offer{}
-	all, err := o.list(nil, "tools", "", w.Tools)
+	o := &offer{given: map[toolname.Name]*wireTool{}}
+	err := o.list("tools[%d].", "", w.Tools)
 	for i := range items {
 		if err == nil && items[i].Type == typeTools {
-			all, err = o.list(all, fmt.Sprintf("input[%d].tools", i), "", items[i].Tools)
+			err = o.list(fmt.Sprintf("input[%d].tools[%%d].", i), "", items[i].Tools)
 		}
-	}
-	if err == nil {
-		all, err = distinct(all)
 	}
 	if err != nil {
 		return nil, err
 	}
-	names := make([]toolname.Name, len(all))
-	for i, t := range all {
-		names[i] = t.named
-	}
-	o.names = toolname.Canonical(names)
-	for _, t := range all {
-		o.tools = append(o.tools, t.info(o.names[t.named], t.named))
+	o.names = toolname.Canonical(o.named)
+	for _, named := range o.named {
+		o.tools = append(o.tools, o.given[plain(named)].info(o.names[named], named))
 	}
 	return o, nil
 }
 
-// list appends tools of a namespace to all. Tools that only the vendor can run, and namespaces within a namespace, are
-// left out: the model has one offer less.
-func (o *offer) list(all []offered, param, namespace string, tools []wireTool) ([]offered, error) {
-	for i := range tools {
-		t, param := &tools[i], fmt.Sprintf("%s[%d]", param, i)
+// list reads tools of a namespace. Tools that only the vendor can run, and namespaces within a namespace, are left out:
+// the model has one offer less.
+func (o *offer) list(place, namespace string, tools []wireTool) error {
+	return dialect.Each(tools, place, func(t *wireTool) error {
+		isSpace := t.Type == toolNamespace && namespace == ""
 		switch {
-		case t.Type == toolNamespace && namespace == "":
-			if t.Name == "" {
-				return nil, dialect.Required(param + ".name")
-			}
-			var within []wireTool
-			if len(t.Tools) > 0 && jsonread.Unmarshal(t.Tools, &within) != nil {
-				return nil, dialect.Invalid(param+".tools", "is no list of tools")
-			}
-			var err error
-			if all, err = o.list(all, param+".tools", t.Name, within); err != nil {
-				return nil, err
-			}
-		case t.Type == toolFunction, t.Type == toolCustom:
-			if t.Name == "" {
-				return nil, dialect.Required(param + ".name")
-			}
-			all = append(all, offered{t, toolname.Name{Namespace: namespace, Name: t.Name, Custom: t.Type == toolCustom}, param})
-		default:
+		case !isSpace && t.Type != toolFunction && t.Type != toolCustom:
 			o.left = true
+			return nil
+		case t.Name == "":
+			return dialect.Required("name")
+		case !isSpace:
+			return o.add(t, toolname.Name{Namespace: namespace, Name: t.Name, Custom: t.Type == toolCustom})
 		}
-	}
-	return all, nil
+		var within []wireTool
+		if len(t.Tools) > 0 && jsonread.Unmarshal(t.Tools, &within) != nil {
+			return dialect.Invalid("tools", "is no list of tools")
+		}
+		return o.list("tools[%d].", t.Name, within)
+	})
 }
 
-// distinct returns each tool once: an item may repeat one. Two that differ and have one name are refused.
-func distinct(all []offered) ([]offered, error) {
-	known := map[[2]string]*wireTool{}
-	var once []offered
-	for _, t := range all {
-		name := [2]string{t.named.Namespace, t.named.Name}
-		if before, again := known[name]; again {
-			if !reflect.DeepEqual(before, t.wireTool) {
-				return nil, dialect.Invalid(t.param+".name", "%q is there more than once", t.Name)
-			}
-			continue
-		}
-		known[name] = t.wireTool
-		once = append(once, t)
+// add takes a tool once: an item may repeat one. Two that differ and have one name are refused.
+func (o *offer) add(t *wireTool, named toolname.Name) error {
+	before := o.given[plain(named)]
+	switch {
+	case before == nil:
+		o.given[plain(named)], o.named = t, append(o.named, named)
+	case !reflect.DeepEqual(before, t):
+		return dialect.Invalid("name", "%q is there more than once", t.Name)
 	}
-	return once, nil
+	return nil
 }
+
+// plain is a name without the kind of its tool.
+func plain(n toolname.Name) toolname.Name { return toolname.Name{Namespace: n.Namespace, Name: n.Name} }
 
 // info is the tool in the canonical form.
 func (t *wireTool) info(name string, named toolname.Name) *toolv1.ToolInfo {

@@ -2,7 +2,6 @@ package openairesponses
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -43,10 +42,8 @@ func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessa
 		c.Add(chat.User(w.Input.Text))
 		return c.Messages(), nil
 	}
-	for i := range items {
-		if err := c.item(&items[i], fmt.Sprintf("input[%d]", i)); err != nil {
-			return nil, err
-		}
+	if err := dialect.Each(items, "input[%d].", c.item); err != nil {
+		return nil, err
 	}
 	messages := c.Messages()
 	if len(messages) == 0 {
@@ -56,24 +53,24 @@ func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessa
 }
 
 // item adds an item. One without a type is a message.
-func (c *conversation) item(it *item, param string) error {
+func (c *conversation) item(it *item) error {
 	it.Type = cmp.Or(it.Type, typeMessage)
 	switch it.Type {
 	case typeMessage:
-		return c.message(it, param)
+		return c.message(it)
 	case typeReasoning:
 		c.Say(it.parts()...)
 	case typeImage:
-		if err := dialect.CheckBase64(param+".result", it.Result); err != nil {
+		if err := dialect.CheckBase64("result", it.Result); err != nil {
 			return err
 		}
 		c.Say(it.parts()...)
 	case typeCall, typeCustomCall:
 		switch {
 		case it.CallID == "":
-			return dialect.Required(param + ".call_id")
+			return dialect.Required("call_id")
 		case it.Name == "":
-			return dialect.Required(param + ".name")
+			return dialect.Required("name")
 		}
 		name := c.tools.nameOf(it.Namespace, it.Name, it.Type == typeCustomCall)
 		if it.Type == typeCustomCall {
@@ -82,25 +79,25 @@ func (c *conversation) item(it *item, param string) error {
 			c.Call(dialect.ToolCall(it.CallID, name, string(it.Arguments), nil))
 		}
 	case typeResult, typeCustomResult:
-		content, err := it.Output.read(param + ".output")
+		content, err := it.Output.read("output")
 		if err != nil {
 			return err
 		}
 		c.Result(it.CallID, content)
 	case typeReference:
-		return notStored(param)
+		return notStored("")
 	case typeCompacted:
 		if it.Seal == "" {
-			return dialect.Required(param + ".encrypted_content")
+			return dialect.Required("encrypted_content")
 		}
 		c.Add(compactionMessage(it))
 	case typeCompact:
-		return dialect.NotSupported(param+".type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
+		return dialect.NotSupported("type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
 	} // Tools are read before. What the vendor ran, and what is not known, is not in the canonical form.
 	return nil
 }
 
-func (c *conversation) message(it *item, param string) error {
+func (c *conversation) message(it *item) error {
 	roles := map[string]modelv1.Role{"system": modelv1.Role_ROLE_SYSTEM, "developer": modelv1.Role_ROLE_SYSTEM, "user": modelv1.Role_ROLE_USER}
 	if it.Role == "assistant" {
 		c.Say(it.parts()...)
@@ -108,9 +105,9 @@ func (c *conversation) message(it *item, param string) error {
 	}
 	role, ok := roles[it.Role]
 	if !ok {
-		return dialect.Invalid(param+".role", "%q is none of system, developer, user, assistant", it.Role)
+		return dialect.Invalid("role", "%q is none of system, developer, user, assistant", it.Role)
 	}
-	content, err := it.Content.read(param + ".content")
+	content, err := it.Content.read("content")
 	if err != nil {
 		return err
 	}
@@ -126,48 +123,47 @@ func (c content) read(param string) (*contentv1.MessageContent, error) {
 	case len(c) == 1 && c[0].Type == "":
 		return chat.TextContent(c[0].Text), nil
 	}
-	parts := make([]*contentv1.Content, len(c))
-	for i := range c {
-		var err error
-		if parts[i], err = c[i].read(fmt.Sprintf("%s[%d]", param, i)); err != nil {
-			return nil, err
-		}
-	}
-	return chat.ListContent(parts...), nil
+	var parts []*contentv1.Content
+	err := dialect.Each(c, param+"[%d].", func(p *part) error {
+		read, err := p.read()
+		parts = append(parts, read)
+		return err
+	})
+	return chat.ListContent(parts...), err
 }
 
-func (p *part) read(param string) (*contentv1.Content, error) {
+func (p *part) read() (*contentv1.Content, error) {
 	switch p.Type {
 	case partInputText, partText:
 		return chat.TextPart(p.Text), nil
 	case partInputImage:
 		if p.ImageURL == "" {
-			return nil, dialect.NotSupported(param+".image_url", "is required; files that were uploaded to a vendor are not known here")
+			return nil, dialect.NotSupported("image_url", "is required; files that were uploaded to a vendor are not known here")
 		}
-		if err := dialect.CheckMedia(param+".image_url", p.ImageURL); err != nil {
+		if err := dialect.CheckMedia("image_url", p.ImageURL); err != nil {
 			return nil, err
 		}
 		detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(p.Detail, "auto"))
 		if !ok {
-			return nil, dialect.Invalid(param+".detail", "%q is none of auto, low, high, original", p.Detail)
+			return nil, dialect.Invalid("detail", "%q is none of auto, low, high, original", p.Detail)
 		}
 		image := chat.ImagePart(p.ImageURL)
 		image.GetImage().Detail = detail
 		return image, nil
 	case partInputFile:
-		uri, member := p.FileData, ".file_data"
+		uri, member := p.FileData, "file_data"
 		if p.FileURL != "" {
-			uri, member = p.FileURL, ".file_url"
+			uri, member = p.FileURL, "file_url"
 		}
 		if uri == "" {
-			return nil, dialect.NotSupported(param+".file_data", "is required, or file_url; files that were uploaded to a vendor are not known here")
+			return nil, dialect.NotSupported("file_data", "is required, or file_url; files that were uploaded to a vendor are not known here")
 		}
-		if err := dialect.CheckMedia(param+member, uri); err != nil {
+		if err := dialect.CheckMedia(member, uri); err != nil {
 			return nil, err
 		}
 		mediaType, _, _ := dialect.SplitDataURI(uri)
 		return chat.DocumentPart(uri, mediaType, p.Filename), nil
 	default:
-		return nil, dialect.Invalid(param+".type", "%q is none of input_text, input_image, input_file", p.Type)
+		return nil, dialect.Invalid("type", "%q is none of input_text, input_image, input_file", p.Type)
 	}
 }

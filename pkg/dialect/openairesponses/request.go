@@ -7,7 +7,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Request is a request with the options in which servers of the format differ.
@@ -45,15 +44,10 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // expressed in the format. Members of the configuration's extra_body come last and replace all others.
 func (r *Request) Append(dst []byte) ([]byte, error) {
 	e := r.encoder(dst)
-	var ok bool
-	if e.Overrides, ok = dialect.NewOverrides(&r.Request); !ok {
-		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
-	}
+	e.TakeExtraBody()
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
-	if err := e.input(); err != nil {
-		return nil, err
-	}
+	e.input()
 	e.tools()
 	e.options()
 	if e.marks.Set() {
@@ -62,32 +56,21 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	}
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
-	return e.Body.Bytes(), nil
+	return e.Written()
 }
 
-// encoder returns the encoder of the request, without overrides.
 func (r *Request) encoder(dst []byte) *encoder {
-	w := jsonwrite.Append(dst, 1024+r.Size())
-	return &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: cmp.Or(r.Config, &modelv1.GenerateConfig{}), marks: openai.NewMarks(r.Messages, r.CacheMarks),
-	}
+	return &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Responses API"), marks: openai.NewMarks(r.Messages, r.CacheMarks)}
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	dialect.MemberWriter
-	// config is the request's, and never nil.
-	config *modelv1.GenerateConfig
+	dialect.Encoder
 	// checks are what the server wants to be acknowledged of calls of its computer, by their ids.
 	checks map[string]json.RawMessage
 	// marks are the cache marks that are sent.
 	marks openai.Marks
-}
-
-// unsupported is the error for content that the format cannot express.
-func unsupported(field, what string) error {
-	return &dialect.UnsupportedError{API: "the Responses API", What: what, Field: field}
 }
 
 func (e *encoder) tools() {
@@ -117,7 +100,7 @@ func (e *encoder) tools() {
 	if e.Choice != nil {
 		e.Member("tool_choice", e.choice)
 	}
-	e.OptBool("parallel_tool_calls", e.config.ParallelToolCalls)
+	e.OptBool("parallel_tool_calls", e.Config.ParallelToolCalls)
 }
 
 func (e *encoder) choice() {
@@ -136,7 +119,7 @@ func (e *encoder) choice() {
 
 // options writes the options of the configuration that are set and that the format has.
 func (e *encoder) options() {
-	c := e.config
+	c := e.Config
 	dialect.OptInt(&e.MemberWriter, "max_output_tokens", c.MaxTokens)
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("top_p", c.TopP)
@@ -169,7 +152,7 @@ func (e *encoder) include() {
 	for _, include := range []struct {
 		wanted bool
 		what   string
-	}{{e.SealReasoning, includeSeal}, {e.CodeOutputs, includeOutputs}, {e.config.GetLogprobs(), includeLogprobs}} {
+	}{{e.SealReasoning, includeSeal}, {e.CodeOutputs, includeOutputs}, {e.Config.GetLogprobs(), includeLogprobs}} {
 		if include.wanted {
 			all = append(all, include.what)
 		}

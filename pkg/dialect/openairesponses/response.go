@@ -119,14 +119,10 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 		choice.Logprobs = appendLogprobs(choice.GetLogprobs(), it.Content)
 	}
 	choice.StopReason, choice.StopDetails = r.stopReason(len(m.GetToolCalls()) > 0), refused(m)
-	output := &modelv1.ModelOutput{Model: r.Model, Usage: r.Usage.message(), Choices: []*modelv1.Choice{choice}}
-	if r.ID != "" {
-		output.ResponseId = &r.ID
-	}
+	output := dialect.NewOutput(r.ID, r.Model, r.Usage.message(), choice)
 	if jsonread.IsSet(r.Metadata) && string(r.Metadata) != "{}" {
 		output.MetadataJson = string(r.Metadata)
 	}
-	chat.CompleteOutput(output)
 	return output, nil
 }
 
@@ -201,7 +197,7 @@ func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	return openai.Usage(&modelv1.ModelUsage{
+	return dialect.CacheApart(&modelv1.ModelUsage{
 		InputTokens: u.Input, OutputTokens: u.Output, TotalTokens: u.Total,
 		InputTokensCacheRead: unlessZero(u.Details.Cached), InputTokensCacheWrite: unlessZero(cmp.Or(u.Details.Written, u.Details.Created)), ReasoningTokens: u.OutputDetails.Reasoning,
 	})

@@ -1,6 +1,7 @@
 package openairesponses
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -94,18 +95,11 @@ func failureText(raw json.RawMessage) string {
 		return text
 	}
 	var failure struct {
-		Content json.RawMessage `json:"content"`
-		Message string          `json:"message"`
+		Content dialect.Arguments `json:"content"`
+		Message string            `json:"message"`
 	}
 	_ = json.Unmarshal(raw, &failure)
-	switch {
-	case jsonread.IsSet(failure.Content) && json.Unmarshal(failure.Content, &text) != nil:
-		return string(failure.Content)
-	case text == "":
-		return failure.Message
-	default:
-		return text
-	}
+	return cmp.Or(string(failure.Content), failure.Message)
 }
 
 // serverTool writes what a tool of a server did. A list of tools is left out, since the server makes it anew.

@@ -51,10 +51,10 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 // The last event repeats the whole answer, so that the collected pieces only matter if it does not come. The places of
 // items and parts may skip some: servers count them in different ways.
 type streamReader struct {
+	dialect.Progress
 	whole response
 	items dialect.Places[growing]
 	calls int32
-	done  bool
 }
 
 // growing is an item that grows.
@@ -125,9 +125,9 @@ func (s *streamReader) state(e *event) error {
 	case eventFailed:
 		return Codec{}.DecodeError(e.Response)
 	case eventCompleted:
-		s.done, s.whole.Status = true, statusCompleted
+		s.Begun, s.Ended, s.whole.Status = true, true, statusCompleted
 	case eventIncomplete:
-		s.done, s.whole.Status = true, statusIncomplete
+		s.Begun, s.Ended, s.whole.Status = true, true, statusIncomplete
 	}
 	return nil
 }
@@ -141,6 +141,7 @@ func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
 	if err != nil {
 		return nil, malformed(err)
 	}
+	s.Begun = true // The server's first events only state that it has accepted the request.
 	var deltas []*modelv1.GenerateDelta
 	if e.Item.Type == typeCall && g.item.Type != typeCall {
 		g.call = s.calls
@@ -245,21 +246,12 @@ func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
 	return deltas, err
 }
 
-// Started implements dialect.StreamReader. The server's first events only state that it has accepted the request.
-func (s *streamReader) Started() bool { return s.items.Len() > 0 || s.done }
-
-// Done implements dialect.StreamReader.
-func (s *streamReader) Done() bool { return s.done }
-
-// Complete implements dialect.StreamReader.
-func (s *streamReader) Complete() bool { return s.done }
-
 // Usage implements dialect.StreamReader.
 func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.message() }
 
 // Response implements dialect.StreamReader. Some servers leave the items out of the last event.
 func (s *streamReader) Response() dialect.Response {
-	if !s.done || len(s.whole.Items) == 0 {
+	if !s.Ended || len(s.whole.Items) == 0 {
 		s.whole.Items = nil
 		for it := range s.items.All() {
 			s.whole.Items = append(s.whole.Items, it.whole())

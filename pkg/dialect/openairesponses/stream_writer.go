@@ -35,53 +35,31 @@ type streamWriter struct {
 	// said is what was already written.
 	said dialect.Said
 	// calls are the calls by index, and order is their order.
-	calls map[int32]*openCall
-	order []*openCall
+	calls map[int32]*openItem
+	order []*openItem
 	// last is the status of the last item, once it is known to be the last.
 	last string
 	// logprobs are those of the answer until an item has them.
 	logprobs *modelv1.Logprobs
 }
 
-// openItem is an item that grows by the pieces of its only part.
+// openItem is an item that grows: by the pieces of its only part, or of a call's arguments.
 type openItem struct {
-	*partEvents
+	*itemKind
 	id    string
 	place int
 	// begun means that the part has begun.
 	begun bool
 	text  strings.Builder
+	// call is the call; nil for an item with a part.
+	call *writtenCall
 }
-
-// openCall is a call that grows.
-type openCall struct {
-	*writtenCall
-	place int
-	// pieces are the arguments so far.
-	pieces strings.Builder
-}
-
-// partEvents are the events of a kind of part.
-type partEvents struct {
-	// prefix is that of the item's id, and item its type.
-	prefix, item string
-	// part is the type of the part, and member its text.
-	part, member string
-	// around and text begin the names of the events of the part and of its text; index is the member for its place.
-	around, text, index string
-}
-
-var (
-	textEvents    = &partEvents{"msg_", typeMessage, partText, "text", "response.content_part", eventText, "content_index"}
-	refusalEvents = &partEvents{"msg_", typeMessage, partRefusal, "refusal", "response.content_part", eventRefusal, "content_index"}
-	summaryEvents = &partEvents{reasoningID, typeReasoning, partSummary, "text", "response.reasoning_summary_part", eventSummary, "summary_index"}
-)
 
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
 	return &streamWriter{
-		EventWriter: dialect.NewEventWriter(w), repeated: repeatedOf(meta.Request), meta: meta, calls: map[int32]*openCall{}, last: statusCompleted,
+		EventWriter: dialect.NewEventWriter(w), repeated: repeatedOf(meta.Request), meta: meta, calls: map[int32]*openItem{}, last: statusCompleted,
 	}
 }
 
@@ -148,10 +126,10 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 		case !rest.Begun:
 			s.part(part)
 		case part.GetReasoning() != nil:
-			s.grow(summaryEvents, rest.Text)
+			s.grow(summaryItem, rest.Text)
 		default:
-			s.grow(textEvents, rest.Text)
-			if s.open != nil && s.open.partEvents == textEvents && s.open.text.String() == part.GetText().GetText() {
+			s.grow(textItem, rest.Text)
+			if s.open != nil && s.open.itemKind == textItem && s.open.text.String() == part.GetText().GetText() {
 				s.end(part, s.last) // It has what the pieces do not say, such as a phase.
 			}
 		}
@@ -160,17 +138,17 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 		s.WriteCall(piece)
 	}
 	for i, call := range m.GetToolCalls() {
-		if open := s.calls[int32(i)]; open.named.Custom {
+		if open := s.calls[int32(i)].call; open.named.Custom {
 			open.arguments = toolname.Text(call)
 		}
 	}
 }
 
 // WriteText implements dialect.PieceWriter.
-func (s *streamWriter) WriteText(piece string) { s.grow(textEvents, piece) }
+func (s *streamWriter) WriteText(piece string) { s.grow(textItem, piece) }
 
 // WriteReasoning implements dialect.PieceWriter.
-func (s *streamWriter) WriteReasoning(piece string) { s.grow(summaryEvents, piece) }
+func (s *streamWriter) WriteReasoning(piece string) { s.grow(summaryItem, piece) }
 
 // WritePart implements dialect.PieceWriter.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
@@ -181,60 +159,43 @@ func (s *streamWriter) WritePart(part *contentv1.Content) {
 }
 
 // grow writes a piece of a part, in the open item if that is of the kind.
-func (s *streamWriter) grow(kind *partEvents, piece string) {
+func (s *streamWriter) grow(kind *itemKind, piece string) {
 	if piece == "" {
 		return
 	}
-	if s.open == nil || s.open.partEvents != kind {
+	if s.open == nil || s.open.itemKind != kind {
 		s.begin(kind, newID(kind.prefix))
 	}
 	s.beginPart()
 	s.open.text.WriteString(piece)
-	s.partEvent(s.open, kind.text+".delta", func(w *jsonwrite.Writer) {
-		w.TextMember("delta", piece)
-		if kind == textEvents {
-			w.RawMember("logprobs", "[]")
-		}
-	})
+	s.textEvent(s.open, ".delta", "delta", piece, nil)
 }
 
-// begin opens an item.
-func (s *streamWriter) begin(kind *partEvents, id string) {
+// begin opens an item with a part.
+func (s *streamWriter) begin(kind *itemKind, id string) {
 	s.end(nil, statusCompleted)
-	s.open = &openItem{partEvents: kind, id: id, place: len(s.items)}
-	s.items = append(s.items, "")
-	s.event(eventAdded, func(w *jsonwrite.Writer) {
-		w.IntMember("output_index", int64(s.open.place))
-		w.Key("item")
-		beginItem(w, kind.item, s.open.id)
-		if kind == summaryEvents {
-			w.RawMember("summary", "[]")
-		} else {
-			w.TextMember("status", statusInProgress)
-			w.TextMember("role", "assistant")
-			w.RawMember("content", "[]")
-		}
-		w.EndObject()
-	})
+	s.open = s.add(kind, id, kind.empty(id))
+}
+
+// add adds an item in its first form.
+func (s *streamWriter) add(kind *itemKind, id, item string) *openItem {
+	open := &openItem{itemKind: kind, id: id, place: len(s.items)}
+	s.items = append(s.items, item)
+	s.itemEvent(eventAdded, open.place)
+	return open
+}
+
+// finish replaces an item by its last form.
+func (s *streamWriter) finish(open *openItem, item string) {
+	s.items[open.place] = item
+	s.itemEvent(eventItemDone, open.place)
 }
 
 // beginPart opens the part of the open item, once.
 func (s *streamWriter) beginPart() {
 	if !s.open.begun {
 		s.open.begun = true
-		s.partEvent(s.open, s.open.around+".added", func(w *jsonwrite.Writer) {
-			w.Key("part")
-			s.open.writePart(w, "")
-		})
-	}
-}
-
-// writePart writes the part with a text.
-func (p *partEvents) writePart(w *jsonwrite.Writer, text string) {
-	if p == textEvents {
-		writeText(w, &contentv1.Text{Text: text})
-	} else {
-		w.TextObject("type", p.part, p.member, text)
+		s.partEvent(s.open, ".added", "")
 	}
 }
 
@@ -242,26 +203,24 @@ func (p *partEvents) writePart(w *jsonwrite.Writer, text string) {
 func (s *streamWriter) part(part *contentv1.Content) {
 	switch {
 	case part.GetText() != nil:
-		kind := textEvents
+		kind := textItem
 		if part.GetText().GetRefusal() {
-			kind = refusalEvents
+			kind = refusalItem
 		}
 		s.begin(kind, newID(kind.prefix))
 		s.beginPart()
 		s.grow(kind, part.GetText().GetText())
 		s.end(part, s.last)
 	case part.GetReasoning() != nil:
-		if s.open == nil || s.open.partEvents != summaryEvents {
-			s.begin(summaryEvents, cmp.Or(nativeID(part), newID(reasoningID)))
-			s.grow(summaryEvents, dialect.Readable(part))
+		if s.open == nil || s.open.itemKind != summaryItem {
+			s.begin(summaryItem, cmp.Or(nativeID(part), newID(reasoningID)))
+			s.grow(summaryItem, dialect.Readable(part))
 		}
 		s.end(part, s.last)
 	default:
 		if it := partItem("", part, s.last, nil); it != "" {
 			s.end(nil, statusCompleted)
-			s.items = append(s.items, it)
-			s.itemEvent(eventAdded, len(s.items)-1)
-			s.itemEvent(eventItemDone, len(s.items)-1)
+			s.finish(s.add(nil, "", it), it)
 		}
 	}
 }
@@ -275,72 +234,53 @@ func (s *streamWriter) end(part *contentv1.Content, status string) {
 	s.open = nil
 	text := open.text.String()
 	var logprobs *modelv1.Logprobs
-	if open.partEvents == textEvents {
+	if open.itemKind == textItem {
 		logprobs, s.logprobs = s.logprobs, nil
 	}
 	if open.begun {
-		s.partEvent(open, open.partEvents.text+".done", func(w *jsonwrite.Writer) {
-			w.TextMember(open.member, text)
-			if open.partEvents == textEvents {
-				w.Key("logprobs")
-				openai.WriteLogprobs(w, logprobs.GetContent())
-			}
-		})
-		s.partEvent(open, open.around+".done", func(w *jsonwrite.Writer) {
-			w.Key("part")
-			open.writePart(w, text)
-		})
+		s.textEvent(open, ".done", open.member, text, logprobs.GetContent())
+		s.partEvent(open, ".done", text)
 	}
 	switch {
-	case part.GetText().GetRefusal() && open.partEvents == textEvents: // Its pieces did not say so: to the client it is a text.
+	case part.GetText().GetRefusal() && open.itemKind == textItem: // Its pieces did not say so: to the client it is a text.
 		part = proto.CloneOf(part)
 		part.GetText().Refusal = nil
 	case part != nil:
-	case open.item == typeReasoning:
+	case open.itemType == typeReasoning:
 		part = chat.ReasoningPart(text)
 	default:
 		part = chat.TextPart(text)
 	}
-	s.items[open.place] = partItem(open.id, part, status, logprobs)
-	s.itemEvent(eventItemDone, open.place)
+	s.finish(open, partItem(open.id, part, status, logprobs))
 }
 
 // WriteCall implements dialect.PieceWriter: it writes a piece of a call, and opens the call if it is the first.
 func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
-	call := s.calls[piece.GetIndex()]
-	if call == nil {
+	open := s.calls[piece.GetIndex()]
+	if open == nil {
 		s.end(nil, statusCompleted)
-		call = &openCall{writtenCall: beginCall(piece.GetId(), piece.GetFunction(), s.names), place: len(s.items)}
-		s.calls[piece.GetIndex()], s.order = call, append(s.order, call)
-		s.items = append(s.items, call.item(statusInProgress))
-		s.itemEvent(eventAdded, call.place)
+		call := beginCall(piece.GetId(), piece.GetFunction(), s.names)
+		open = s.add(call.itemKind, call.id, call.item(statusInProgress))
+		open.call = call
+		s.calls[piece.GetIndex()], s.order = open, append(s.order, open)
 	}
 	if piece.GetArguments() == "" {
 		return
 	}
-	call.pieces.WriteString(piece.GetArguments())
-	if !call.named.Custom {
-		s.callEvent(call, ".delta", "delta", piece.GetArguments())
+	open.text.WriteString(piece.GetArguments())
+	if !open.call.named.Custom {
+		s.textEvent(open, ".delta", "delta", piece.GetArguments(), nil)
 	}
 }
 
-func (s *streamWriter) endCall(call *openCall, status string) {
-	if call.named.Custom {
-		s.callEvent(call, ".delta", "delta", call.arguments)
+func (s *streamWriter) endCall(open *openItem, status string) {
+	if open.call.named.Custom {
+		s.textEvent(open, ".delta", "delta", open.call.arguments, nil)
 	} else {
-		call.arguments = call.pieces.String()
+		open.call.arguments = open.text.String()
 	}
-	s.callEvent(call, ".done", call.kind().member, call.arguments)
-	s.items[call.place] = call.item(status)
-	s.itemEvent(eventItemDone, call.place)
-}
-
-func (s *streamWriter) callEvent(call *openCall, stage, member, value string) {
-	s.event(call.kind().events+stage, func(w *jsonwrite.Writer) {
-		w.TextMember("item_id", call.id)
-		w.IntMember("output_index", int64(call.place))
-		w.TextMember(member, value)
-	})
+	s.textEvent(open, ".done", open.member, open.call.arguments, nil)
+	s.finish(open, open.call.item(status))
 }
 
 // itemEvent writes an event that contains an item.
@@ -351,12 +291,37 @@ func (s *streamWriter) itemEvent(kind string, place int) {
 	})
 }
 
-// partEvent writes an event about the part of an item.
-func (s *streamWriter) partEvent(o *openItem, kind string, members func(*jsonwrite.Writer)) {
+// textEvent writes an event about the text of an item that grows.
+func (s *streamWriter) textEvent(o *openItem, stage, member, text string, logprobs []*modelv1.Logprob) {
+	s.growthEvent(o, o.pieces+stage, func(w *jsonwrite.Writer) {
+		w.TextMember(member, text)
+		if o.itemKind == textItem {
+			w.Key("logprobs")
+			openai.WriteLogprobs(w, logprobs)
+		}
+	})
+}
+
+// partEvent writes an event about the part of an item, with its text.
+func (s *streamWriter) partEvent(o *openItem, stage, text string) {
+	s.growthEvent(o, o.around+stage, func(w *jsonwrite.Writer) {
+		w.Key("part")
+		if o.itemKind == textItem {
+			writeText(w, &contentv1.Text{Text: text})
+		} else {
+			w.TextObject("type", o.part, o.member, text)
+		}
+	})
+}
+
+// growthEvent writes an event about an item that grows.
+func (s *streamWriter) growthEvent(o *openItem, kind string, members func(*jsonwrite.Writer)) {
 	s.event(kind, func(w *jsonwrite.Writer) {
 		w.TextMember("item_id", o.id)
 		w.IntMember("output_index", int64(o.place))
-		w.IntMember(o.index, 0)
+		if o.part != "" {
+			w.IntMember(o.index, 0)
+		}
 		members(w)
 	})
 }

@@ -34,18 +34,3 @@ func TestACallOfACustomToolIsItsText(t *testing.T) {
 	assert.Equal(t, "a \"b\"", toolname.Text(chat.Call("c", "f", toolname.Arguments("a \"b\""))))
 	assert.JSONEq(t, `{"x":1}`, toolname.Text(chat.Call("c", "f", `{"x":1}`)), "what has another form stays")
 }
-
-func TestACallOfASetIsACallOfItsAction(t *testing.T) {
-	t.Parallel()
-	arguments := toolname.WithAction("click", `{"x":1.0}`)
-	assert.JSONEq(t, `{"action":"click","x":1.0}`, arguments)
-	action, input, ok := toolname.ActionOf(chat.Call("c", "computer", arguments))
-	assert.True(t, ok)
-	assert.Equal(t, "click", action)
-	assert.Equal(t, `{"x":1.0}`, input)
-	assert.Equal(t, "no object", toolname.WithAction("click", "no object"))
-	for _, arguments := range []string{`{}`, `{"action":""}`, `{"action":1}`, `[]`} {
-		_, _, ok := toolname.ActionOf(chat.Call("c", "computer", arguments))
-		assert.False(t, ok, arguments)
-	}
-}

@@ -122,7 +122,7 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 		}
 		if a.sent.Computer != "" {
 			for _, choice := range output.GetChoices() {
-				format.ComputerCalls(choice.GetMessage(), a.sent.Computer)
+				fromServer(choice.GetMessage(), a.sent.Computer)
 			}
 		}
 		if try == maxTries || !said.MalformedCall() {

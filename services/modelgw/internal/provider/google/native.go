@@ -3,7 +3,6 @@ package google
 import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -27,7 +26,7 @@ func (m *model) native(request *format.Request) error {
 				functions = append(functions, tool)
 				continue
 			}
-			request.Computer = tool.GetName()
+			request.Computer, request.Messages = tool.GetName(), toServer(request.Messages, tool.GetName())
 			if request.Choice.GetFunction() == tool.GetName() {
 				request.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO) // No choice can name the server's functions.
 			}
@@ -41,21 +40,4 @@ func (m *model) native(request *format.Request) error {
 			"%s/%s takes functions or tools that Google runs, not both; use Gemini 3 or later, or a provider of the tool's options other than Google", Name, m.name))
 	}
 	return nil
-}
-
-// restored returns the request of a call with a stream in which the server's functions for a computer are calls of the
-// tool that was offered.
-func restored(r *provider.Request, computer string) *provider.Request {
-	if computer == "" || r.Stream == nil {
-		return r
-	}
-	copied := *r
-	copied.Stream = func(d *modelv1.GenerateDelta) {
-		call := d.GetToolCall() // Calls come whole.
-		if arguments, ok := format.ComputerAction(call.GetFunction(), call.GetArguments()); ok {
-			call.Function, call.Arguments = computer, arguments
-		}
-		r.Stream(d)
-	}
-	return &copied
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -186,5 +185,5 @@ func usageOf(u *xai.SamplingUsage) *modelv1.ModelUsage {
 	if u.CostInUsdTicks != nil {
 		usage.TotalCost = new(float64(u.GetCostInUsdTicks()) * dollarsPerTick)
 	}
-	return openai.Usage(usage)
+	return dialect.CacheApart(usage)
 }
