@@ -58,7 +58,8 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Despite its name this is how long one attempt to connect may take, on a busy machine or to a server far away.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 3_000),
     # Each client has its own connection, so that closing one ends no other's.
     ("grpc.use_local_subchannel_pool", 1),
