@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +14,14 @@ import pytest
 from conftest import Server, until
 from evalfleet import exceptions
 from evalfleet.sandbox.v1.sandbox_service_pb2 import WriteExecInputRequest
+from inspect_ai import Task
+from inspect_ai import eval as evaluate
 from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.dataset import Sample
 from inspect_ai.util import (
     ComposeConfig,
     OutputLimitExceededError,
+    SandboxEnvironmentSpec,
     SandboxUnavailableError,
     SandboxUserUnsupportedError,
 )
@@ -239,20 +244,33 @@ def test_a_lease_is_renewed_however_often_samples_begin(server: Server) -> None:
     run(test)
 
 
-def test_cleanup_at_the_end_of_a_task(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sandboxes_that_are_not_to_be_cleaned_up_stay_for_a_day(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = SandboxEnvironmentSpec("evalfleet", SandboxConfig(lease=5))
+    task = Task(dataset=[Sample("go", id="s7"), Sample("go", id="s8")], sandbox=config)
+    (log,) = evaluate(task, "evalfleet/mockllm/model", sandbox_cleanup=False, display="none", log_dir=str(tmp_path))
+    assert log.status == "success", log.error
+    told = capsys.readouterr().out
+    assert "inspect sandbox cleanup evalfleet" in told
+    one, other = ids = [line.split()[-1] for line in told.splitlines() if "sample s" in line]
+
     async def test() -> None:
-        for _ in range(2):
-            await EvalfleetSandbox.sample_init("left", SandboxConfig(lease=5), {"__sample_id__": "s7"})
-        await EvalfleetSandbox.task_cleanup("left", None, False)
-        told = capsys.readouterr().out
-        assert "sample s7" in told
-        assert "inspect sandbox cleanup evalfleet" in told
-        one, *_ = ids = [line.split()[-1] for line in told.splitlines() if "sample s7" in line]
-        assert len(ids) == 2
+        kept = [s for s in await listed(connection(Target()), {}) if s.name.rpartition("/")[2] in ids]
+        assert all(s.lease_expire_time.ToNanoseconds() / 1e9 > time.time() + 80_000 for s in kept)
         await EvalfleetSandbox.cli_cleanup(one)
-        assert set(server.sandboxes()) & set(ids) == {ids[1]}
+        assert set(server.sandboxes()) & set(ids) == {other}
         await EvalfleetSandbox.cli_cleanup(None)
         assert not set(server.sandboxes()) & set(ids)
+
+    run(test)
+
+
+def test_the_end_of_an_evaluation_removes_what_its_samples_have_left(server: Server) -> None:
+    async def test() -> None:
+        made = await EvalfleetSandbox.sample_init("task", None, {})
+        await EvalfleetSandbox.task_cleanup("shutdown", None, True)
+        assert made["default"].as_type(EvalfleetSandbox).id not in server.sandboxes()
 
     run(test)
 

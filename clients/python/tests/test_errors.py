@@ -74,6 +74,24 @@ def test_a_reason_of_a_later_version_is_known_by_its_name() -> None:
     assert (type(failure), failure.reason) == (EvalfleetError, "BRAND_NEW")
 
 
+async def test_a_server_that_is_slow_to_accept_is_no_server_that_is_away(server: Server) -> None:
+    async def through(near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1)  # As a network or a machine that is busy.
+        host, _, port = server.address.rpartition(":")
+        far, ask = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(copy(near, ask), copy(far, answer))
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while piece := await source.read(1 << 16):
+            target.write(piece)
+        target.close()
+
+    async with await asyncio.start_server(through, "127.0.0.1") as slow:
+        host, port = slow.sockets[0].getsockname()
+        async with AsyncClient(f"{host}:{port}", token_file=server.data / "token", patience=0.1) as client:
+            await client.sandboxes.list()
+
+
 async def test_a_wrong_token(server: Server, tmp_path: Path) -> None:
     async with AsyncClient(server.address, token="wrong" * 10) as client:
         with pytest.raises(exceptions.TokenInvalid):

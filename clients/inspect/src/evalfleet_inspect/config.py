@@ -92,6 +92,10 @@ class SandboxConfig(_Strict):
     allow_unisolated: bool = Field(default=False)
     """Allow a missing part of the isolation, if the server's operator does too."""
 
+    def __hash__(self) -> int:
+        # Inspect keeps one entry for all samples with equal configurations.
+        return hash(self.model_dump_json())
+
     def spec(self, env: Mapping[str, str] = os.environ) -> sandboxes.SandboxSpec:
         """The specification for the server."""
         spec = sandboxes.SandboxSpec(
