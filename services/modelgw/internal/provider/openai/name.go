@@ -117,6 +117,11 @@ func (n name) isCodex() bool { return strings.Contains(string(n), "codex") }
 // takesEffort reports whether the model accepts a reasoning effort.
 func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
 
+// takesLong reports whether the model takes so long that it answers in the background.
+func (n name) takesLong() bool {
+	return strings.Contains(string(n), "deep-research") || n.generation() >= 5 && strings.Contains(string(n), "-pro")
+}
+
 // wantsResponses reports whether the Responses API is the model's own.
 func (n name) wantsResponses() bool {
 	return n.reasons() || n.isCodex() || strings.Contains(string(n), "deep-research")
