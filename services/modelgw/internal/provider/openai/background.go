@@ -41,7 +41,7 @@ func (m *model) background(c *modelv1.GenerateConfig) *bool {
 		}
 		return nil
 	}
-	if m.name.takesLong() || c.GetReasoningMode() == "pro" && m.name.isNewest() {
+	if m.name.takesLong() || c.GetReasoningMode() == "pro" {
 		return new(true)
 	}
 	return nil

@@ -27,8 +27,6 @@ func (m *model) isOfResponses(c *modelv1.GenerateConfig) bool {
 		return true
 	case asked != nil:
 		return *asked
-	case m.byName && m.inBackground(c):
-		return true
 	default:
 		return m.byName && m.name.wantsResponses() && c.GetNumChoices() <= 1
 	}
@@ -64,7 +62,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		}
 		caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
-			return option == "reasoning_mode" && m.name.isNewest() || option == "cache_prompt" && m.takesCacheMarks()
+			return option == "reasoning_mode" && m.name.takesReasoning() || option == "cache_prompt" && m.takesCacheMarks()
 		})
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped), chatapi.ExtraBodyDropped

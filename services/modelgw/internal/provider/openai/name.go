@@ -78,8 +78,7 @@ func (n name) controlsComputers() bool {
 	return n.isCodeName() || n.isAtLeast(5, 4) && !plain
 }
 
-// isNewest reports whether the model is of the generation that reasons with all efforts and in all modes: gpt-5.6 and
-// later.
+// isNewest reports whether the model is of the generation that reasons with all efforts: gpt-5.6 and later.
 func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }
 
 // samples reports whether the model takes options of sampling with this configuration: it does not while it reasons.
