@@ -41,9 +41,7 @@ func (m *model) background(c *modelv1.GenerateConfig) *bool {
 		}
 		return nil
 	}
-	research := strings.Contains(string(m.name), "deep-research")
-	pro := m.name.generation() >= 5 && strings.Contains(string(m.name), "-pro")
-	if research || pro || c.GetReasoningMode() == "pro" && m.name.isNewest() {
+	if m.name.takesLong() || c.GetReasoningMode() == "pro" {
 		return new(true)
 	}
 	return nil

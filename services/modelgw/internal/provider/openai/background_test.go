@@ -165,6 +165,8 @@ func TestWhichCallsAreInTheBackground(t *testing.T) {
 		{"o3-deep-research", `{"responses_api":true}`, nil, true},
 		{"o3-deep-research", `{"responses_api":true,"background":false}`, nil, false},
 		{"gpt-5.6", `{"responses_api":true}`, &modelv1.GenerateConfig{ReasoningMode: new("pro")}, true},
+		{"gpt-5", `{"responses_api":true}`, &modelv1.GenerateConfig{ReasoningMode: new("pro")}, true},
+		{"gpt-5", `{"responses_api":true}`, &modelv1.GenerateConfig{ReasoningMode: new("standard")}, false},
 		{"gpt-5", `{"responses_api":true}`, &modelv1.GenerateConfig{ExtraBodyJson: new(`{"background":true}`)}, true},
 	} {
 		b := &behind{answers: []string{answered}}

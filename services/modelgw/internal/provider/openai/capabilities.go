@@ -11,17 +11,22 @@ import (
 )
 
 // usesResponses reports whether calls with this configuration use the Responses API: for images, which no other API
-// draws; if the account or the model's arguments say so; and else for models of that API at OpenAI's own address,
-// except for several choices, which it lacks.
+// draws, or because it is the model's own.
 func (m *model) usesResponses(c *modelv1.GenerateConfig) bool {
 	_, images := chat.ImageOutput(c)
-	switch asked := m.args.ResponsesAPI; {
-	case images:
+	return images || m.isOfResponses(c)
+}
+
+// isOfResponses reports whether the Responses API is the model's own: for answers in the background, and if the account
+// or the model's arguments say so; and else for models of that API at OpenAI's own address, except for several choices,
+// which it lacks. Models that answer in the background only have no other API, whatever the arguments say.
+func (m *model) isOfResponses(c *modelv1.GenerateConfig) bool {
+	asked, background := m.args.ResponsesAPI, m.args.Background
+	switch {
+	case background != nil && *background, background == nil && m.byName && m.name.takesLong():
 		return true
 	case asked != nil:
 		return *asked
-	case m.inBackground(c) && (m.args.Background != nil || m.byName):
-		return true
 	default:
 		return m.byName && m.name.wantsResponses() && c.GetNumChoices() <= 1
 	}
@@ -57,7 +62,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		}
 		caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
-			return option == "reasoning_mode" && m.name.isNewest() || option == "cache_prompt" && m.takesCacheMarks()
+			return option == "reasoning_mode" && m.name.takesReasoning() || option == "cache_prompt" && m.takesCacheMarks()
 		})
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped), chatapi.ExtraBodyDropped

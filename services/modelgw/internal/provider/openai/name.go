@@ -78,8 +78,7 @@ func (n name) controlsComputers() bool {
 	return n.isCodeName() || n.isAtLeast(5, 4) && !plain
 }
 
-// isNewest reports whether the model is of the generation that reasons with all efforts and in all modes: gpt-5.6 and
-// later.
+// isNewest reports whether the model is of the generation that reasons with all efforts: gpt-5.6 and later.
 func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }
 
 // samples reports whether the model takes options of sampling with this configuration: it does not while it reasons.
@@ -116,6 +115,11 @@ func (n name) isCodex() bool { return strings.Contains(string(n), "codex") }
 
 // takesEffort reports whether the model accepts a reasoning effort.
 func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
+
+// takesLong reports whether the model takes so long that it answers in the background.
+func (n name) takesLong() bool {
+	return strings.Contains(string(n), "deep-research") || n.generation() >= 5 && strings.Contains(string(n), "-pro")
+}
 
 // wantsResponses reports whether the Responses API is the model's own.
 func (n name) wantsResponses() bool {

@@ -83,7 +83,7 @@ func (m *model) refuseServers(r *provider.Request) error {
 // completions. It warns of options that only chat completions have.
 func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	other := *m
-	other.args.ResponsesAPI = new(true)
+	other.args.ResponsesAPI, other.forTools = new(true), true
 	_, unsent := provider.Sent(&other, r.Config)
 	response, err := other.generateResponses(ctx, r)
 	if err != nil {

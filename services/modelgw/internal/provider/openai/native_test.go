@@ -78,6 +78,23 @@ func TestAModelOfChatCompletionsUsesTheOtherAPIForTools(t *testing.T) {
 	assert.Contains(t, response.Warnings[0], "stop_seqs")
 }
 
+// A model that is used by that API for its tools alone is asked for no summary of its reasoning, unless the call wants
+// one.
+func TestToolsAloneBringNoSummary(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		config *modelv1.GenerateConfig
+		want   any
+	}{
+		{&modelv1.GenerateConfig{}, nil},
+		{&modelv1.GenerateConfig{ReasoningSummary: new("concise")}, map[string]any{"summary": "concise"}},
+	} {
+		body, _ := askWith(t, "o4-mini", `{"responses_api": false}`, answered, &provider.Request{Tools: []*toolv1.ToolInfo{codeTool(`{}`)}, Config: tt.config})
+		assert.Contains(t, body, "input", "it is the Responses API")
+		assert.Equal(t, tt.want, body["reasoning"])
+	}
+}
+
 const todoSchema = `{"type":"object","properties":{"todos":{"type":"array","description":"d","items":{"type":"object","properties":{"content":{"type":"string"},
 	"status":{"type":"string","enum":["pending","in_progress","completed"]}},"required":["content","status"],"additionalProperties":false}},
 	"explanation":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["todos"],"additionalProperties":false}`

@@ -51,8 +51,8 @@ type Config struct {
 	// Project is sent with each request, if it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
 	// ResponsesAPI selects the API for the models of the account `default`: true is the Responses API for all, false is
-	// chat completions. If it is omitted, a model's name decides at OpenAI's own address, and at any other it is chat
-	// completions.
+	// chat completions, except at OpenAI's own address for models that answer in the background alone. If it is omitted, a
+	// model's name decides at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`
@@ -66,8 +66,8 @@ type Config struct {
 type Account struct {
 	provider.Account `yaml:",inline"`
 	// ResponsesAPI selects the API for the account's models: true is the Responses API for all, false is chat
-	// completions. If it is omitted, a model's name decides at OpenAI's own address, and at any other it is chat
-	// completions.
+	// completions, except at OpenAI's own address for models that answer in the background alone. If it is omitted, a
+	// model's name decides at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 }
 
@@ -167,6 +167,8 @@ type model struct {
 	listed bool
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
+	// forTools means that the Responses API is used for the tools of a call alone.
+	forTools bool
 	// noServers means that the API calls no servers of tools.
 	noServers bool
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's

@@ -208,6 +208,11 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 		{"o3", "vendor", "", true},
 		{"gpt-5", "europe", "", true},
 		{"gpt-5", "default", `{"responses_api":false}`, false},
+		{"gpt-5-pro", "default", `{"responses_api":false}`, true},
+		{"o3-deep-research", "chat", "", true},
+		{"gpt-5-pro", "default", `{"responses_api":false,"background":false}`, false},
+		{"gpt-5", "default", `{"responses_api":false,"background":true}`, true},
+		{"gpt-5-pro", "vllm", `{"responses_api":false}`, false},
 		{"gpt-5", "chat", "", false},
 		{"gpt-5", "chat", `{"responses_api":true}`, true},
 		{"llama-3-70b", "vllm", "", false},
@@ -223,7 +228,7 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 		images := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}}}
 		assert.Contains(t, provider.CapabilitiesOf(p, images).Ignored, "stop_seqs", "%+v: images are drawn by the Responses API alone", test)
 		several := provider.CapabilitiesOf(p, &modelv1.GenerateConfig{NumChoices: new(int32(2))})
-		byName := test.args == "" && test.account != "said"
+		byName := test.args == "" && test.account != "said" && test.model != "o3-deep-research"
 		assert.Equal(t, test.responses && !byName, slices.Contains(several.Ignored, "num_choices"), "%+v: several choices are of chat completions alone", test)
 	}
 }

@@ -194,11 +194,11 @@ func TestOptionsReachARequestOfTheResponsesAPI(t *testing.T) {
 	const text = `"text": {"verbosity": "low", "format": {"type": "json_schema", "name": "s", "description": "s", "schema": {"type": "object"}, "strict": true}}`
 	for model, own := range map[string]string{
 		"gpt-4o": `"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "include": ["message.output_text.logprobs"], "parallel_tool_calls": false`,
-		"o3":     `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"]`,
-		"gpt-5.4": `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
+		"o3":     `"background": true, "reasoning": {"effort": "xhigh", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"]`,
+		"gpt-5.4": `"background": true, "reasoning": {"effort": "xhigh", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
 		"gpt-5-chat-latest": `"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "include": ["message.output_text.logprobs"], "parallel_tool_calls": false`,
-		"codex-mini-latest": `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
+		"codex-mini-latest": `"background": true, "reasoning": {"effort": "xhigh", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
 		"gpt-5.6": `"background": true, "reasoning": {"effort": "max", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
