@@ -75,21 +75,24 @@ def test_a_reason_of_a_later_version_is_known_by_its_name() -> None:
 
 
 async def test_a_server_that_is_slow_to_accept_is_no_server_that_is_away(server: Server) -> None:
+    connections = []
+
     async def through(near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(1)  # As a network or a machine that is busy.
-        host, _, port = server.address.rpartition(":")
-        far, ask = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(copy(near, ask), copy(far, answer))
+        far, ask = await asyncio.open_connection(*server.address.split(":"))
+        connections.append(asyncio.gather(copy(near, ask), copy(far, answer)))
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while piece := await source.read(1 << 16):
             target.write(piece)
         target.close()
+        await target.wait_closed()
 
     async with await asyncio.start_server(through, "127.0.0.1") as slow:
         host, port = slow.sockets[0].getsockname()
         async with AsyncClient(f"{host}:{port}", token_file=server.data / "token", patience=0.1) as client:
             await client.sandboxes.list()
+        await asyncio.gather(*connections)
 
 
 async def test_a_wrong_token(server: Server, tmp_path: Path) -> None:

@@ -167,6 +167,7 @@ func prefixModels(settings *yaml.Node) {
 				prefixModels(settings.Content[i+1])
 			}
 		}
+	case yaml.DocumentNode, yaml.AliasNode: // The one is around settings, the other stands for a node changed before.
 	}
 }
 
