@@ -54,6 +54,18 @@ type reference struct {
 	Memoize *bool           `json:"memoize"`
 }
 
+// A model of a provider that is not known is refused, and the error names it.
+func TestGoldenUnknownProviders(t *testing.T) {
+	t.Parallel()
+	goldentest.Run(t, "request", goldentest.Load(t, "providers/request/nosuch/*.json"), func(t *goldentest.T, c goldentest.Case) {
+		var form struct{ Provider, Model string }
+		require.NoError(t, c.Decode(&form))
+		_, err := registry(t, "mockllm", "openai").Open(provider.Ref{Project: "p", Model: form.Provider + "/" + form.Model})
+		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND), "%v", err)
+		require.ErrorContains(t, err, form.Provider)
+	})
+}
+
 func TestGoldenModelNames(t *testing.T) {
 	t.Parallel()
 	cases := goldentest.Load(t, "core/model-names.jsonl")
