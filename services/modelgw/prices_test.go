@@ -82,6 +82,17 @@ func TestBuiltInPricesAreReplacedByTheConfiguration(t *testing.T) {
 	}
 }
 
+// costs checks what an answer of a million tokens has cost, and whether that is only a part.
+func (w *web) costs(t *testing.T, cost float64, partial bool) {
+	t.Helper()
+	require.Eventually(t, func() bool { return w.spent(t) == 1_000_000 }, waitLimit, tick)
+	budgets, err := w.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+	require.NoError(t, err)
+	require.Len(t, budgets.GetBudgets(), 1)
+	assert.InDelta(t, cost, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
+	assert.Equal(t, partial, budgets.GetBudgets()[0].GetCostPartial())
+}
+
 // What an answer costs goes by the mode that it names, in each lane and format. A mode without a price is refused before
 // anything is sent where dollars are bounded, and else the sum says that it is partial.
 func TestAModeOfTheServerHasItsOwnPrice(t *testing.T) {
@@ -166,12 +177,7 @@ func TestAModeOfTheServerHasItsOwnPrice(t *testing.T) {
 					return
 				}
 				assert.Equal(t, http.StatusOK, status)
-				require.Eventually(t, func() bool { return w.spent(t) == 1_000_000 }, waitLimit, tick)
-				budgets, err := w.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
-				require.NoError(t, err)
-				require.Len(t, budgets.GetBudgets(), 1)
-				assert.InDelta(t, tt.cost, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
-				assert.Equal(t, tt.partial, budgets.GetBudgets()[0].GetCostPartial())
+				w.costs(t, tt.cost, tt.partial)
 			})
 		}
 	}
@@ -250,11 +256,7 @@ func TestASpeedInARegionHasItsOwnPrice(t *testing.T) {
 					return
 				}
 				assert.Equal(t, http.StatusOK, status)
-				require.Eventually(t, func() bool { return w.spent(t) == 1_000_000 }, waitLimit, tick)
-				budgets, err := w.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
-				require.NoError(t, err)
-				assert.InDelta(t, tt.cost, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
-				assert.Equal(t, tt.partial, budgets.GetBudgets()[0].GetCostPartial())
+				w.costs(t, tt.cost, tt.partial)
 			})
 		}
 	}

@@ -41,27 +41,25 @@ var anthropic = []struct{ kind, description, properties, required string }{
 		"text_editor_", "Views and changes text files.",
 		`"command":{"type":"string","enum":["view","create","str_replace","insert"],"description":"What to do."},
 "path":{"type":"string","description":"The file, or the folder to view."},
-"view_range":{"type":"array","items":{"type":"integer"},"description":"The first and the last line to view, from 1; -1 is the end of the file."},
-"file_text":{"type":"string","description":"The text of a new file."},
-"old_str":{"type":"string","description":"The text to replace, which must occur once in the file."},
-"new_str":{"type":"string","description":"The text in its place."},
-"insert_line":{"type":"integer","description":"The line after which to insert; 0 is the beginning."},
-"insert_text":{"type":"string","description":"The text to insert."}`, `"command","path"`,
+` + edits, `"command","path"`,
 	},
 	{
 		"memory_", "Keeps notes in files below /memories, for later conversations. View the folder before you begin.",
 		`"command":{"type":"string","enum":["view","create","str_replace","insert","delete","rename"],"description":"What to do."},
 "path":{"type":"string","description":"The file or folder, below /memories."},
-"view_range":{"type":"array","items":{"type":"integer"},"description":"The first and the last line to view, from 1; -1 is the end of the file."},
-"file_text":{"type":"string","description":"The text of a new file."},
-"old_str":{"type":"string","description":"The text to replace, which must occur once in the file."},
-"new_str":{"type":"string","description":"The text in its place."},
-"insert_line":{"type":"integer","description":"The line after which to insert; 0 is the beginning."},
-"insert_text":{"type":"string","description":"The text to insert."},
+` + edits + `,
 "old_path":{"type":"string","description":"What to rename."},
 "new_path":{"type":"string","description":"Its new path."}`, `"command"`,
 	},
 }
+
+// edits are the parameters of what views and changes a text.
+const edits = `"view_range":{"type":"array","items":{"type":"integer"},"description":"The first and the last line to view, from 1; -1 is the end of the file."},
+"file_text":{"type":"string","description":"The text of a new file."},
+"old_str":{"type":"string","description":"The text to replace, which must occur once in the file."},
+"new_str":{"type":"string","description":"The text in its place."},
+"insert_line":{"type":"integer","description":"The line after which to insert; 0 is the beginning."},
+"insert_text":{"type":"string","description":"The text to insert."}`
 
 // dated is the length of the date with which the types of Anthropic's tools end.
 const dated = len("20250124")
