@@ -26,9 +26,7 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	}
 	tree := func() ([]int, bool) { return t.tree(p) }
 	found, _ := tree()
-	for _, pid := range found {
-		_ = syscall.Kill(pid, syscall.SIGTERM)
-	}
+	signal(found, syscall.SIGTERM)
 	backoff := retry.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
 	for end := time.Now().Add(grace); time.Now().Before(end); {
 		if none(tree) {
@@ -98,10 +96,8 @@ func (t *Table) kill(find finder, leader <-chan struct{}) int {
 			}
 		}
 		left, _ := find()
-		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		if len(left) == 0 && none(find) {
+		signal(left, syscall.SIGKILL)
+		if len(left) == 0 && (none(find) || killFrozen(find) == 0) {
 			if leader != nil {
 				<-leader
 			}
@@ -114,15 +110,42 @@ func (t *Table) kill(find finder, leader <-chan struct{}) int {
 	}
 }
 
+func signal(pids []int, s syscall.Signal) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, s)
+	}
+}
+
+// killFrozen kills all that find gives while nothing in the sandbox runs, so that no list misses one, and returns how
+// many that were. Where this program is not the first of its namespace, others would be stopped too: it does nothing.
+//
+// Commands that are let alone are stopped and continued as by a terminal. That they notice, which is why it is for the
+// processes that are found in no other way.
+func killFrozen(find finder) int {
+	if os.Getpid() != 1 {
+		return 0
+	}
+	before, _ := snapshot()
+	_ = syscall.Kill(-1, syscall.SIGSTOP) // all of the namespace at once, so that no fork escapes
+	found, _ := find()
+	signal(found, syscall.SIGKILL)
+	frozen, _ := snapshot()
+	for pid := range frozen {
+		if pid != 1 && before[pid].state != 'T' {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	return len(found)
+}
+
 // A finder lists living processes. The list is complete unless processes came or went while it was made.
 type finder func() (pids []int, complete bool)
 
-// looks is how many lists without a process, one after another, are taken for a complete one, where others come and go
-// all the time.
+// looks is how many lists are made to find a complete one, where others come and go all the time.
 const looks = 50
 
-// none reports that there are no processes. One that forks and ends, again and again, is in few lists, but no list is
-// complete while it does.
+// none reports that there are no processes for sure. One that forks and ends, again and again, is in few lists, but no
+// list is complete while it does.
 func none(find finder) bool {
 	for range looks {
 		switch pids, complete := find(); {
@@ -132,7 +155,7 @@ func none(find finder) bool {
 			return true
 		}
 	}
-	return true
+	return false
 }
 
 func (p *Process) ended() bool {
