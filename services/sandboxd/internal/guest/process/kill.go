@@ -251,21 +251,15 @@ type stat struct {
 // the process look like one that has ended.
 func (s stat) alive() bool { return s.threads > 1 || s.state != 'Z' && s.state != 'X' }
 
-// snapshot reads all processes that are visible here, one after another. It is complete if none was born or reaped
-// meanwhile.
+// snapshot reads all processes that are visible here, one after another. It is complete if the same processes are there
+// when all are read: who has forked and gone by then has left a child that was not there before.
 func snapshot() (all map[int]stat, complete bool) {
 	all = map[int]stat{}
-	born := lastBorn()
-	dir, err := os.Open("/proc")
+	names, err := processes()
 	if err != nil {
 		return all, false
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return all, false
-	}
-	complete = born != ""
+	complete = true
 	for _, name := range slices.Backward(names) { // the newest first, who may be gone soonest
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -280,18 +274,18 @@ func snapshot() (all map[int]stat, complete bool) {
 			all[pid] = s
 		}
 	}
-	return all, complete && born == lastBorn()
+	after, err := processes()
+	return all, complete && err == nil && slices.Equal(names, after)
 }
 
-// lastBorn is the id of the latest process or thread of this namespace: the fifth field of /proc/loadavg (man 5
-// proc_loadavg). It is empty where it cannot be read.
-func lastBorn() string {
-	data, err := os.ReadFile("/proc/loadavg")
-	fields := strings.Fields(string(data))
-	if err != nil || len(fields) < 5 {
-		return ""
+// processes lists /proc, where the processes are in the order of their numbers.
+func processes() ([]string, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
 	}
-	return fields[4]
+	defer dir.Close()
+	return dir.Readdirnames(-1)
 }
 
 // parseStat reads "pid (name) state parent group session …"; the name may hold anything. The number of threads is the
