@@ -2,12 +2,16 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Server
 
-from evalfleet import AsyncClient, AsyncSandbox, exceptions, new_key
+from evalfleet import AsyncClient, AsyncSandbox, blobs, exceptions, new_key
+from evalfleet.sandbox.v1 import sandbox_pb2
+from evalfleet.sandbox.v1 import sandbox_service_pb2 as pb
+from evalfleet.sandboxes import abandon
 
 
 @pytest.fixture
@@ -112,6 +116,33 @@ async def test_a_block_that_is_left_by_cancellation_deletes_its_sandbox(client: 
     await asyncio.gather(*client._connection._later)
     with pytest.raises(exceptions.SandboxTerminated):
         await sandbox.exec("true")
+
+
+async def test_a_creation_that_is_abandoned_leaves_no_sandbox_when_it_was_done_already(client: AsyncClient) -> None:
+    connection = client._connection
+    spec = sandbox_pb2.SandboxSpec()
+    creation = pb.CreateSandboxRequest(parent=connection.parent, spec=spec, request_id=new_key())
+    made = await connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, creation)
+    assert made.name in [sandbox.name for sandbox in await client.sandboxes.list()]
+    await abandon(connection, creation)
+    assert made.name not in [sandbox.name for sandbox in await client.sandboxes.list()]
+
+
+async def test_a_file_that_cannot_be_read_is_the_error_of_its_upload(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def chunks(content: bytes) -> Iterator[bytes]:
+        nonlocal reads
+        reads += 1
+        if reads == 2:  # The first one is for the hash.
+            raise OSError("the disk fails")
+        yield content
+
+    monkeypatch.setattr(blobs, "chunks", chunks)
+    with pytest.raises(OSError, match="the disk fails"):
+        await client.blobs.put(b"x")
 
 
 async def test_closing_the_client_ends_what_is_under_way(server: Server, client: AsyncClient) -> None:

@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeVar, overload
 import anyio
 from evalfleet import AsyncProcess, AsyncSandbox, exceptions
 from evalfleet.connection import Connection
-from evalfleet.exceptions import EvalfleetError
+from evalfleet.exceptions import EvalfleetError, ResourceNotFound
 from evalfleet.sandbox.v1 import sandbox_pb2 as sandboxes
 from evalfleet.sandbox.v1 import sandbox_service_pb2 as calls
+from evalfleet.sandboxes import abandon
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -168,11 +169,14 @@ class EvalfleetSandbox(SandboxEnvironment):
 
     async def delete(self) -> None:
         """Removes the sandbox with its processes and files. One that is gone already is no error."""
-        _living.discard(self)
         try:
             await self._sandbox.delete()
+        except ResourceNotFound:
+            pass
         except EvalfleetError as error:
             logger.warning("evalfleet: %s could not be removed and ends with its lease: %s", self.name, error)
+            return
+        _living.discard(self)
 
     async def keep(self) -> None:
         """Lets the sandbox live for a day, in which no client has to renew its lease."""
@@ -352,11 +356,7 @@ async def _created(server: Connection, request: calls.CreateSandboxRequest) -> s
 async def _abandon(server: Connection, request: calls.CreateSandboxRequest) -> None:
     """Stops a creation, and removes the sandbox if it has been made already."""
     try:
-        cancel = calls.CancelSandboxRequest(parent=server.parent, request_id=request.request_id)
-        ended = await server.call(lambda stubs: stubs.sandboxes.CancelSandbox, cancel)
-        if ended.already_done:
-            sandbox = await server.call(lambda stubs: stubs.sandboxes.CreateSandbox, request)
-            await EvalfleetSandbox(server, sandbox).delete()
+        await abandon(server, request)
     except EvalfleetError as error:
         logger.warning("evalfleet: a sandbox that is no longer wanted ends with its lease: %s", error)
 

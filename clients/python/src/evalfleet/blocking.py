@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import functools
 import os
 import threading
@@ -52,7 +53,7 @@ class Loop:
     def run(self, work: Coroutine[Any, Any, R], lost: Callable[[R], Coroutine[Any, Any, None]] | None = None) -> R:
         """Does work on the loop. An interrupt (KeyboardInterrupt) cancels it, and waits for its end.
 
-        If the work was done by then, nobody receives its result: `lost` ends what it has made.
+        If the work is done by then, its result is lost to the caller: `lost` ends what it has made.
         """
         if os.getpid() != self._process or self._loop.is_closed():
             work.close()
@@ -78,7 +79,8 @@ class Loop:
             future.cancel()
             ended.wait(CLOSE_SECONDS)
             if done and lost is not None:
-                asyncio.run_coroutine_threadsafe(lost(done[0]), self._loop).result(CLOSE_SECONDS)
+                with contextlib.suppress(Exception):  # The interrupt is what the caller has to know.
+                    asyncio.run_coroutine_threadsafe(lost(done[0]), self._loop).result(CLOSE_SECONDS)
             raise
 
     def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:

@@ -263,8 +263,23 @@ class Connection:
         method: Callable[[Stubs], aio.StreamUnaryMultiCallable[Request, Response]],
         requests: Callable[[], AsyncIterator[Request]],
     ) -> Response:
-        """Sends a stream of requests, from its beginning again after a cut."""
-        return await self._sent(lambda stubs: method(stubs)(requests(), metadata=self.metadata()), repeat=True)
+        """Sends a stream of requests, from its beginning again after a cut. What `requests` raises is raised here."""
+        faults: list[Exception] = []
+
+        async def watched() -> AsyncIterator[Request]:
+            try:
+                async for request in requests():
+                    yield request
+            except Exception as fault:  # gRPC would cancel the call without a reason.
+                faults.append(fault)
+                raise
+
+        try:
+            return await self._sent(lambda stubs: method(stubs)(watched(), metadata=self.metadata()), repeat=True)
+        except (asyncio.CancelledError, EvalfleetError):
+            if faults:
+                raise faults[0] from None
+            raise
 
     async def _sent(self, send: Callable[[Stubs], Awaitable[Result]], *, repeat: bool) -> Result:
         """The response to what is sent, again after a cut if it may be repeated."""

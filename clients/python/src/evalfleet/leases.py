@@ -8,6 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from evalfleet import waiting
 from evalfleet._error import EvalfleetError
 from evalfleet.sandbox.v1 import sandbox_service_pb2 as pb
 
@@ -50,7 +51,7 @@ class Leases:
         while self._held:
             self._changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), max(0.0, self._due - time.monotonic()))
+                await waiting.within(max(0.0, self._due - time.monotonic()), self._changed.wait())
                 continue
             self._due = time.monotonic() + min(self._held.values()) * RENEWED_AFTER
             await self._renew()

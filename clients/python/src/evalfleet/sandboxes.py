@@ -153,7 +153,7 @@ class AsyncSandboxes:
             request_id=key or new_key(),
             timeout=durations.of_seconds(timeout),
         )
-        with self._connection.effect((lambda: self._cancel(request.request_id)) if key is None else None):
+        with self._connection.effect((lambda: abandon(self._connection, request)) if key is None else None):
             created = await self._connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, request, timeout=timeout)
         sandbox = AsyncSandbox(self._connection, created)
         sandbox.hold()
@@ -175,16 +175,20 @@ class AsyncSandboxes:
             (await self._connection.call(lambda stubs: stubs.sandboxes.ListDrivers, pb.ListDriversRequest())).drivers
         )
 
-    async def _cancel(self, key: str) -> None:
-        """Stops a creation, and deletes what it has made already."""
-        request = pb.CancelSandboxRequest(parent=self._connection.parent, request_id=key)
-        await self._connection.call(lambda stubs: stubs.sandboxes.CancelSandbox, request)
-
     async def list(self) -> list[AsyncSandbox]:
         """All sandboxes, newest first. Their leases are renewed only after `hold`."""
         request = pb.ListSandboxesRequest(parent=self._connection.parent, page_size=1000)
         pages = self._connection.pages(lambda stubs: stubs.sandboxes.ListSandboxes, request)
         return [AsyncSandbox(self._connection, found) async for page in pages for found in page.sandboxes]
+
+
+async def abandon(connection: Connection, creation: pb.CreateSandboxRequest) -> None:
+    """Stops a creation, and deletes the sandbox if it has been made already."""
+    cancel = pb.CancelSandboxRequest(parent=connection.parent, request_id=creation.request_id)
+    if (await connection.call(lambda stubs: stubs.sandboxes.CancelSandbox, cancel)).already_done:
+        # With the same key it is the same one.
+        made = await connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, creation)
+        await AsyncSandbox(connection, made).delete()
 
 
 class AsyncSandbox:

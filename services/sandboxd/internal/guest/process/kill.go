@@ -185,9 +185,15 @@ func (t *Table) tree(p *Process) (pids []int, complete bool) {
 	own := map[int]bool{}
 	for pid := range ours {
 		s := all[pid]
-		if alive && pid == p.pid || named && (s.session == p.pid || s.group == p.pid) || p.mark != 0 && readMark(pid) == p.mark {
+		if alive && pid == p.pid || named && (s.session == p.pid || s.group == p.pid) {
+			own[pid] = true
+			continue
+		}
+		mark, read := readMark(pid)
+		if p.mark != 0 && mark == p.mark {
 			own[pid] = true
 		}
+		complete = complete && (read || !s.alive()) // it has ended since it was listed, and may have left a child
 	}
 	for pid := range ours {
 		if !own[pid] && descends(all, ours, pid, own) {

@@ -51,20 +51,20 @@ func (m *marks) set(mark uint64) error {
 // markName begins the line of the mark in a list of limits (/proc/PID/limits).
 var markName = []byte("Max file locks ")
 
-// readMark gives the mark of a process, or 0 where it has none or has ended.
-func readMark(pid int) uint64 {
+// readMark gives the mark of a process, 0 where it has none; ok is false if it has ended.
+func readMark(pid int) (mark uint64, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
-	if err != nil {
-		return 0
+	if err != nil || len(data) == 0 {
+		return 0, false
 	}
 	_, line, found := bytes.Cut(data, markName)
 	fields := bytes.Fields(line)
 	if !found || len(fields) == 0 {
-		return 0
+		return 0, true
 	}
 	n, err := strconv.ParseUint(string(fields[0]), 10, 64)
 	if err != nil || n == math.MaxUint64 { // it says unlimited
-		return 0
+		return 0, true
 	}
-	return n
+	return n, true
 }
