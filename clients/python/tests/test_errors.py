@@ -15,7 +15,7 @@ from conftest import PROGRAM, Server, free_port, until
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-from evalfleet import AsyncClient, AsyncEval, EvalfleetError, exceptions, waiting
+from evalfleet import AsyncClient, AsyncEval, EvalfleetError, discovery, exceptions, waiting
 from evalfleet._error import from_rpc
 from evalfleet.agent.v1 import eval_pb2, eval_service_pb2, eval_service_pb2_grpc
 from evalfleet.connection import Connection, Stubs
@@ -409,3 +409,12 @@ async def test_a_server_is_started_and_stopped_with_its_client(server: Server, t
             await late.evals.list()
     with pytest.raises(exceptions.ServerUnreachable, match="ended before"):
         await AsyncClient(data_dir=tmp_path, start=sys.executable).server()
+
+
+async def test_a_program_that_begins_no_server_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "silent"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(discovery, "START_SECONDS", 0.1)
+    with pytest.raises(exceptions.ServerUnreachable, match=r"took no calls within 0\.1 s"):
+        await AsyncClient(data_dir=tmp_path, start=str(program)).server()

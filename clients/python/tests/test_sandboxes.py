@@ -221,8 +221,17 @@ async def test_a_lease_is_renewed_while_its_client_lives(client: AsyncClient) ->
     ):
         first = await end()
         while await end() < first + 3:
-            longer.hold()  # Others that begin meanwhile delay no renewal.
+            longer.hold(fresh=True)  # Others that begin meanwhile delay no renewal.
             await sandbox.exec("sleep 0.1")
+
+
+async def test_a_lease_that_began_earlier_is_renewed_at_once(client: AsyncClient) -> None:
+    async with await client.sandboxes.create(lease=1000) as sandbox:
+        found = await client.sandboxes.get(sandbox.name)
+        found.hold()
+        first = now = found.info.lease_expire_time.ToNanoseconds()
+        while now == first:
+            now = (await client.sandboxes.get(sandbox.name)).info.lease_expire_time.ToNanoseconds()
 
 
 async def test_files_over_the_limit_of_a_read_and_folders_of_any_depth_are_copied(

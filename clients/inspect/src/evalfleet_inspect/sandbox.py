@@ -126,7 +126,7 @@ class EvalfleetSandbox(SandboxEnvironment):
         with in_sandbox():
             sandbox = await _created(server, request)
         made = cls(server, sandbox)
-        made._sandbox.hold()
+        made._sandbox.hold(fresh=True)
         _living.add(made)
         return {"default": made}
 

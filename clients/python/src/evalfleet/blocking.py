@@ -303,11 +303,11 @@ class Sandbox(Twin[AsyncSandbox]):
     renew = blocking(AsyncSandbox.renew)
     delete = blocking(AsyncSandbox.delete)
 
-    def hold(self) -> None:
-        """Renews the lease from now on, until `delete` or the client's end."""
+    def hold(self, *, fresh: bool = False) -> None:
+        """Renews the lease from now on, until `delete` or the client's end: at once, unless it is fresh."""
 
         async def hold() -> None:
-            self._twin.hold()
+            self._twin.hold(fresh=fresh)
 
         self._loop.run(hold())
 

@@ -146,6 +146,9 @@ class StartedServer:
         started = cls(process)
         try:
             await waiting.within(START_SECONDS, started._serving())
+        except asyncio.TimeoutError:
+            await started.stop()
+            raise ServerUnreachable(f"evalfleet serve took no calls within {START_SECONDS:g} s") from None
         except BaseException:
             await started.stop()
             raise

@@ -33,9 +33,9 @@ class Leases:
         self._changed = asyncio.Event()
         self._renewal: asyncio.Task[None] | None = None
 
-    def hold(self, sandbox: str, seconds: float) -> None:
-        """Renews a lease of so many seconds from now on, until `drop`."""
-        due = time.monotonic() + seconds * RENEWED_AFTER
+    def hold(self, sandbox: str, seconds: float, *, fresh: bool) -> None:
+        """Renews a lease of so many seconds from now on, until `drop`: at once, unless it is fresh."""
+        due = time.monotonic() + (seconds * RENEWED_AFTER if fresh else 0.0)
         self._due = min(self._due, due) if self._held else due
         self._held[sandbox] = seconds
         self._changed.set()

@@ -156,7 +156,7 @@ class AsyncSandboxes:
         with self._connection.effect((lambda: abandon(self._connection, request)) if key is None else None):
             created = await self._connection.call(lambda stubs: stubs.sandboxes.CreateSandbox, request, timeout=timeout)
         sandbox = AsyncSandbox(self._connection, created)
-        sandbox.hold()
+        sandbox.hold(fresh=True)
         return sandbox
 
     async def get(self, name: str) -> AsyncSandbox:
@@ -224,9 +224,9 @@ class AsyncSandbox:
     ) -> None:
         await self._connection.surely(self.delete())
 
-    def hold(self) -> None:
-        """Renews the lease from now on, until `delete` or the client's end."""
-        self._connection.leases.hold(self.name, self.info.spec.lease.ToNanoseconds() / 1e9)
+    def hold(self, *, fresh: bool = False) -> None:
+        """Renews the lease from now on, until `delete` or the client's end: at once, unless it is fresh."""
+        self._connection.leases.hold(self.name, self.info.spec.lease.ToNanoseconds() / 1e9, fresh=fresh)
 
     async def renew(self, lease: float | None = None) -> None:
         """Renews the lease, from now for so many seconds; default: its own length."""
