@@ -298,8 +298,8 @@ func (c *conn) serve() {
 }
 
 // Turn waits until c may be served. Until then no more is read from c than its protocol's first bytes, so that it takes
-// little memory. It reports whether the turn came, which it does not if c was closed, or within bound.Greeting. A turn ends
-// with an accepted credential; another connection that waits ends it after bound.StrangerTurn, or at once if the
+// little memory. It reports whether the turn came, which it does not if c was closed, or within bound.Greeting. A turn
+// ends with an accepted credential; another connection that waits ends it after bound.StrangerTurn, or at once if the
 // connection has spoken without a credential, and closes c. A connection has one turn, and those that are not of a
 // [Limit] listener always have it.
 func Turn(c net.Conn) bool {

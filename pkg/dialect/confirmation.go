@@ -7,7 +7,7 @@ import (
 )
 
 // Confirmation is the view of a call whose vendor wants a person to confirm its action: what the vendor says of it, for
-// whoever approves the call. Nil if it says nothing.
+// the approval of the call. Nil if it says nothing.
 func Confirmation(reasons ...string) *toolv1.ToolCallContent {
 	said := strings.TrimSpace(strings.Join(reasons, "\n"))
 	if said == "" {

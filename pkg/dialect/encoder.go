@@ -45,8 +45,8 @@ func (e *Encoder) Further(among func(name string) bool) {
 	}
 }
 
-// Refuse takes content that the format cannot express, of a field of a GenerateRequest. The first refusal is the error of
-// the request: an encoder writes on, and asks at the end.
+// Refuse takes content that the format cannot express, of a field of a GenerateRequest. The first refusal is the error
+// of the request: an encoder writes on, and asks at the end.
 func (e *Encoder) Refuse(field, what string) {
 	if e.refused == nil {
 		e.refused = &UnsupportedError{API: e.api, What: what, Field: field}

@@ -15,8 +15,8 @@ func NewOutput(id, model string, usage *modelv1.ModelUsage, choices ...*modelv1.
 	return output
 }
 
-// CacheApart is the usage of an API that counts cached tokens in the input, in the canonical form, which has them apart.
-// Impossible usage is nil.
+// CacheApart is the usage of an API that counts cached tokens in the input, in the canonical form, which has them
+// apart. Impossible usage is nil.
 func CacheApart(u *modelv1.ModelUsage) *modelv1.ModelUsage {
 	m := chat.KnownUsage(u)
 	if m == nil {

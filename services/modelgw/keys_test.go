@@ -290,7 +290,7 @@ func TestARequestThatIsForbiddenRestsNoKey(t *testing.T) {
 	assert.Len(t, v.asked, 12+2+12, "each key was asked once for what is forbidden")
 }
 
-// Where every other key rests, none can show whether it is the request that is refused: the last key goes on.
+// Where every other key rests, none can show whether it is the request that is refused: the last key stays in use.
 func TestTheLastKeyDoesNotRestForARequestThatIsForbidden(t *testing.T) {
 	t.Parallel()
 	var v *vendor

@@ -58,8 +58,8 @@ type wireSource struct {
 
 var errNoContent = errors.New("content is neither a text nor a list of blocks")
 
-// readBlocks reads content that is a list of blocks, or a text, which is one; isText reports which. Absent content is an
-// empty text.
+// readBlocks reads content that is a list of blocks, or a text, which is one; isText reports which. Absent content is
+// an empty text.
 func readBlocks(content jsonread.TextOrRaw) (blocks []wireBlock, isText bool, err error) {
 	if content.IsText || content.Absent() {
 		return []wireBlock{{Type: "text", Text: content.Text}}, true, nil
@@ -90,8 +90,8 @@ func parseBlocks[R ~[]byte](items []R) ([]wireBlock, error) {
 	return blocks, nil
 }
 
-// readSpoken reads the parts and the calls of a model's turn. tools are the offered tools. Blocks of unknown types, and a
-// server's call without a result, are dropped.
+// readSpoken reads the parts and the calls of a model's turn. tools are the offered tools. Blocks of unknown types, and
+// a server's call without a result, are dropped.
 func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) (parts []*contentv1.Content, calls []*toolv1.ToolCall) {
 	for i := range blocks {
 		switch b := &blocks[i]; b.Type {

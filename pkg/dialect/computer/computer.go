@@ -12,7 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Action is an action of the platform's tool: the arguments of a call. Places are pixels from the left and from the top.
+// Action is an action of the platform's tool: the arguments of a call. Places are pixels from the left and from the
+// top.
 type Action struct {
 	Action string `json:"action"`
 	Place  []int  `json:"coordinate,omitempty"`

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The README's tour works as it is typed, in the checkout, after the evaluation that `make demo` runs, of which the first
-// samples are enough. Of the commands that need a key, or something that is running, the test asks only that they and
-// their flags exist.
+// The README's tour works as it is typed, in the checkout, after the evaluation that `make demo` runs, of which the
+// first samples are enough. Of the commands that need a key, or something that is running, the test asks only that they
+// and their flags exist.
 func TestTheTourOfTheReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(repository, "README.md"))

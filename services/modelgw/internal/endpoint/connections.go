@@ -16,8 +16,8 @@ import (
 type Connections struct {
 	// Min is what refusals of the vendor leave at least. Default 10, or Max if that is less.
 	Min int `yaml:"min" env:"EVALFLEET_MODELGW_ENDPOINTS_CONNECTIONS_MIN"`
-	// Start is the first limit. Default 20, within Min and Max. Set it to what your account allows, and the first requests
-	// wait for nothing.
+	// Start is the first limit. Default 20, within Min and Max. Set it to what your account allows, and the first
+	// requests wait for nothing.
 	Start int `yaml:"start" env:"EVALFLEET_MODELGW_ENDPOINTS_CONNECTIONS_START"`
 	// Max is the most. Default 1000.
 	Max int `yaml:"max" env:"EVALFLEET_MODELGW_ENDPOINTS_CONNECTIONS_MAX"`

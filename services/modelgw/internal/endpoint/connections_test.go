@@ -23,10 +23,10 @@ type constant struct{ provider.Provider }
 
 func (constant) Capabilities() provider.Capabilities { return provider.Capabilities{} }
 
-// TestCallersOfOneModelDoNotWaitForALimitThatNobodyAskedFor: where the vendor refuses nothing, 2,000 callers who come
+// TestCallersOfOneModelAreAnsweredWithinAMinute: where the vendor refuses nothing, 2,000 callers who come
 // at once and whose calls take 5 s are all answered well within a minute, by either rule; from the first limit of
 // their number they wait for nothing.
-func TestCallersOfOneModelDoNotWaitForALimitThatNobodyAskedFor(t *testing.T) {
+func TestCallersOfOneModelAreAnsweredWithinAMinute(t *testing.T) {
 	t.Parallel()
 	const callers, call = 2000, 5 * time.Second
 	for name, tt := range map[string]struct {

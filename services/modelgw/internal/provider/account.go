@@ -29,6 +29,9 @@ type Account struct {
 	Keys []Key `yaml:"keys"`
 }
 
+// HasKey reports whether the account has a credential of its own.
+func (a Account) HasKey() bool { return !a.APIKey.IsZero() || len(a.Keys) > 0 }
+
 // ByName returns the accounts of a provider by name: the further ones, and own as the account `default`, whatever the
 // further ones have under that name.
 func ByName[A any](further map[string]A, own A) map[string]A {

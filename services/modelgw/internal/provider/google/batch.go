@@ -78,11 +78,8 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 // upload uploads the requests of a batch as a file, and returns its name. Google keeps it for 48 hours.
 func (b *batches) upload(ctx context.Context, key string, lines []provider.BatchLine) (name string, err error) {
 	content := batchapi.Lines(lines, "", func(id []byte) (before, after string) { return fmt.Sprintf(`{"key":%s,"request":`, id), "}\n" })
-	header := http.Header{"Content-Type": {"application/json"}}
-	for name, value := range startHeaders {
-		header.Set(name, value)
-	}
-	header.Set("X-Goog-Upload-Header-Content-Type", "application/jsonl")
+	header := uploadHeader(http.Header{"Content-Type": {"application/json"}}, startHeaders)
+	header.Set(contentTypeHeader, "application/jsonl")
 	header.Set("X-Goog-Upload-Header-Content-Length", strconv.FormatInt(content.Size(), 10))
 	begun, err := b.client.Do(ctx, http.MethodPost, b.files, header, batchapi.Document(fmt.Appendf(nil, `{"file":{"display_name":%s}}`, batchapi.Text(key))))
 	if err != nil {
@@ -93,14 +90,10 @@ func (b *batches) upload(ctx context.Context, key string, lines []provider.Batch
 	if err != nil {
 		return "", b.client.Unreadable(err)
 	}
-	header = http.Header{}
-	for name, value := range sendHeaders {
-		header.Set(name, value)
-	}
 	var made struct {
 		File file `json:"file"`
 	}
-	if err := b.uploads.Post(ctx, to, header, &made, content); err != nil {
+	if err := b.uploads.Post(ctx, to, uploadHeader(http.Header{}, sendHeaders), &made, content); err != nil {
 		return "", err
 	}
 	if made.File.Name == "" || made.File.State == "FAILED" {

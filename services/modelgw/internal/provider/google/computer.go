@@ -18,16 +18,16 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// A computer is one tool of the platform whose actions are functions that the server declares itself, and which are like
-// any others in the format. Its places are thousandths of the screen:
+// A computer is one tool of the platform whose actions are functions that the server declares itself, and which are
+// like any others in the format. Its places are thousandths of the screen:
 // https://ai.google.dev/gemini-api/docs/computer-use.
 
 const (
 	// screenWidth and screenHeight are the pixels of the platform's screenshots.
 	screenWidth, screenHeight = 1366, 768
 	thousand                  = 1000
-	// wheelClick is how much of a scroll's magnitude is a click of the wheel; a scroll without a magnitude has scrollClicks,
-	// one of a place without a magnitude has scrollMagnitude.
+	// wheelClick is how much of a scroll's magnitude is a click of the wheel; a scroll without a magnitude has
+	// scrollClicks, one of a place without a magnitude has scrollMagnitude.
 	wheelClick, scrollClicks, scrollMagnitude, mostMagnitude = 100, 3, 800, 999
 	// waitSeconds is how long the only wait of the server takes.
 	waitSeconds = 5

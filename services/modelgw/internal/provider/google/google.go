@@ -107,7 +107,8 @@ func kindWith(c Config, every time.Duration, maxInline int64) (provider.Kind, fu
 		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	})}
 	listed := h.accounts
-	if own := listed.Named[provider.DefaultAccount]; own.APIKey.IsZero() && len(own.Keys) == 0 && c.UseADC { // Whether Google gives a token is known once one is needed.
+	if own := listed.Named[provider.DefaultAccount]; !own.HasKey() && c.UseADC {
+		// Whether Google gives a token is known once one is needed.
 		listed.Named = maps.Clone(listed.Named)
 		own.KeyOptional = true
 		listed.Named[provider.DefaultAccount] = own
@@ -225,8 +226,11 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 	}
 	accounts := h.accounts
 	own := accounts.Named[provider.DefaultAccount]
-	byIdentity := spec.Account == provider.DefaultAccount && (m.args.UseADC == nil && h.UseADC && own.APIKey.IsZero() && len(own.Keys) == 0 || m.args.UseADC != nil && *m.args.UseADC)
-	if byIdentity {
+	byIdentity := h.UseADC && !own.HasKey()
+	if asked := m.args.UseADC; asked != nil {
+		byIdentity = *asked
+	}
+	if byIdentity = byIdentity && spec.Account == provider.DefaultAccount; byIdentity {
 		own.APIKey, own.Keys, own.KeyOptional = config.Secret{}, nil, true
 		accounts.Named = map[string]provider.Account{provider.DefaultAccount: own}
 	}

@@ -40,7 +40,8 @@ const (
 	readyEvery   = 2 * time.Second
 	maxQuestions = 300
 
-	uploadURLHeader = "X-Goog-Upload-Url"
+	uploadURLHeader   = "X-Goog-Upload-Url"
+	contentTypeHeader = "X-Goog-Upload-Header-Content-Type"
 )
 
 // Headers of the protocol by which files are uploaded.
@@ -191,7 +192,7 @@ func (f *files) upload(ctx context.Context, mediaType, data string) (string, err
 
 // start asks for the address to which a file is sent.
 func (f *files) start(ctx context.Context, mediaType string, size int) (string, error) {
-	answer, err := f.request(ctx, f.exchange, &exchange.Call{URL: f.api, Header: f.headers(f.header, startHeaders, mediaType)}, func(dst []byte) ([]byte, error) {
+	answer, err := f.request(ctx, f.exchange, &exchange.Call{URL: f.api, Header: f.headerOf(f.header, startHeaders, mediaType)}, func(dst []byte) ([]byte, error) {
 		return fmt.Appendf(dst, `{"file":{"mime_type":%s,"size_bytes":%d}}`, quoted(mediaType), size), nil
 	})
 	switch {
@@ -228,7 +229,7 @@ type file struct {
 
 // send sends the content of a file, and waits until Google has read it.
 func (f *files) send(ctx context.Context, to, mediaType string, content []byte) (string, error) {
-	answer, err := f.request(ctx, f.plain, &exchange.Call{URL: to, Header: f.headers(http.Header{}, sendHeaders, mediaType)}, func(dst []byte) ([]byte, error) {
+	answer, err := f.request(ctx, f.plain, &exchange.Call{URL: to, Header: f.headerOf(http.Header{}, sendHeaders, mediaType)}, func(dst []byte) ([]byte, error) {
 		return append(dst, content...), nil
 	})
 	var said struct {
@@ -259,13 +260,19 @@ func (f *files) send(ctx context.Context, to, mediaType string, content []byte) 
 	}
 }
 
-// headers are those of a request about a file.
-func (f *files) headers(base http.Header, protocol map[string]string, mediaType string) http.Header {
+// uploadHeader is the header of a step of an upload: base with the step's own members.
+func uploadHeader(base http.Header, step map[string]string) http.Header {
 	h := base.Clone()
-	for name, value := range protocol {
+	for name, value := range step {
 		h.Set(name, value)
 	}
-	h.Set("X-Goog-Upload-Header-Content-Type", mediaType)
+	return h
+}
+
+// headerOf is uploadHeader for a file of a type.
+func (f *files) headerOf(base http.Header, step map[string]string, mediaType string) http.Header {
+	h := uploadHeader(base, step)
+	h.Set(contentTypeHeader, mediaType)
 	return h
 }
 

@@ -51,8 +51,8 @@ type Config struct {
 	// Project is sent with each request, if it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
 	// ResponsesAPI selects the API for the models of the account `default`: true is the Responses API for all, false is
-	// chat completions, except at OpenAI's own address for models that answer in the background alone. If it is omitted, a
-	// model's name decides at OpenAI's own address, and at any other it is chat completions.
+	// chat completions, except at OpenAI's own address for models that answer in the background alone. If it is
+	// omitted, a model's name decides at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`

@@ -12,8 +12,8 @@ import (
 )
 
 // TestSuiteOnCgroupV2 runs the parts of the suite about cgroups and about escapes from a box on a kernel with cgroup
-// version 2: as root, and as a user with a delegated part of the tree, as systemd does for a session. What cheats a check
-// is the same with each version.
+// version 2: as root, and as a user with a delegated part of the tree, as systemd does for a session. What cheats a
+// check is the same with each version.
 func TestSuiteOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -24,12 +24,11 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	if !p.signalGroup(syscall.SIGTERM) {
 		return 0
 	}
-	tree := func() ([]int, bool) { return t.tree(p) }
-	found, _ := tree()
+	found, _ := p.tree()
 	signal(found, syscall.SIGTERM)
 	backoff := retry.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
 	for end := time.Now().Add(grace); time.Now().Before(end); {
-		if none(tree) {
+		if none(p.tree) {
 			<-p.done
 			return 0
 		}
@@ -43,11 +42,11 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 		}
 	}
 	p.signalGroup(syscall.SIGKILL)
-	return t.kill(tree, p.done)
+	return t.kill(p.tree, p.done)
 }
 
-// signalGroup sends a signal to the group of a process, all at once, so that none escapes by forking. It reports false if
-// the process has ended and was reaped, since its group may be another's by then.
+// signalGroup sends a signal to all processes of the process's group at once, so that none escapes by forking. It
+// reports false if the process was reaped: another group may have its number.
 func (p *Process) signalGroup(s syscall.Signal) bool {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
@@ -59,7 +58,7 @@ func (p *Process) signalGroup(s syscall.Signal) bool {
 }
 
 // KillLeft ends the processes that an ended process has left behind, even those that left its session.
-func (p *Process) KillLeft() { p.table.kill(func() ([]int, bool) { return p.table.tree(p) }, nil) }
+func (p *Process) KillLeft() { p.table.kill(p.tree, nil) }
 
 // KillAll ends every process of the sandbox except this program and returns when none is left, with the number of those
 // that it could not end (0, except for processes stuck in the kernel). A process that is started in the meantime may be
@@ -117,10 +116,9 @@ func signal(pids []int, s syscall.Signal) {
 }
 
 // killFrozen kills all that find gives while nothing in the sandbox runs, so that no list misses one, and returns how
-// many that were. Where this program is not the first of its namespace, others would be stopped too: it does nothing.
+// many it found. Where this program is not the first of its namespace, others would be stopped too: it does nothing.
 //
-// Commands that are let alone are stopped and continued as by a terminal. That they notice, which is why it is for the
-// processes that are found in no other way.
+// The sandbox's other commands are stopped and continued, which they can notice. So it is the last resort.
 func killFrozen(find finder) int {
 	if os.Getpid() != 1 {
 		return 0
@@ -170,7 +168,8 @@ func (p *Process) ended() bool {
 // tree lists the living processes that belong to p: its session and group, its mark, and all their descendants. All are
 // looked for below this program alone, to which orphans come; others may be seen, and bear the marks of another table,
 // but are not ours.
-func (t *Table) tree(p *Process) (pids []int, complete bool) {
+func (p *Process) tree() (pids []int, complete bool) {
+	t := p.table
 	all, complete := snapshot()
 	ours := below(all, os.Getpid())
 	t.mu.Lock()
@@ -193,7 +192,7 @@ func (t *Table) tree(p *Process) (pids []int, complete bool) {
 		if p.mark != 0 && mark == p.mark {
 			own[pid] = true
 		}
-		complete = complete && (read || !s.alive()) // it has ended since it was listed, and may have left a child
+		complete = complete && (read || !s.alive()) // it has ended meanwhile, and may have left a child
 	}
 	for pid := range ours {
 		if !own[pid] && descends(all, ours, pid, own) {
@@ -257,8 +256,9 @@ type stat struct {
 // the process look like one that has ended.
 func (s stat) alive() bool { return s.threads > 1 || s.state != 'Z' && s.state != 'X' }
 
-// snapshot reads all processes that are visible here, one after another. It is complete if the same processes are there
-// when all are read: who has forked and gone by then has left a child that was not there before.
+// snapshot reads all processes that are visible here, one after another. It is complete if /proc lists the same
+// processes before and after: a process that forked and ended meanwhile has left a child that the first list does not
+// have.
 func snapshot() (all map[int]stat, complete bool) {
 	all = map[int]stat{}
 	names, err := processes()
@@ -266,7 +266,7 @@ func snapshot() (all map[int]stat, complete bool) {
 		return all, false
 	}
 	complete = true
-	for _, name := range slices.Backward(names) { // the newest first, who may be gone soonest
+	for _, name := range slices.Backward(names) { // newest first: they may end soonest
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
