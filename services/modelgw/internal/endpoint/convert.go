@@ -75,7 +75,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
 		x.out.Header().Set(modelHeader, answer.GetModel())
 	}
-	encoded, err := buffer.Of(func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, answer.GetOutput(), about) })
+	encoded, err := buffer.Of(dialect.OutputSize(answer.GetOutput()), func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, answer.GetOutput(), about) })
 	if err != nil {
 		return refuse(http.StatusBadGateway, err.Error())
 	}
