@@ -69,7 +69,7 @@ type Options struct {
 // workers are goroutines that handle calls one after another, so that most calls find a stack of sufficient size;
 // growing it costs a small call some 30 µs. Further calls, and calls beside streams that occupy the workers, get
 // goroutines of their own.
-const workers = 16
+const workers = 64
 
 // Server is a gRPC server with health and reflection.
 type Server struct {
