@@ -13,6 +13,7 @@ import (
 	"mime/multipart"
 	"net/http"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
@@ -71,10 +72,13 @@ func (c *Client) document(ctx context.Context, method, url string, header http.H
 		return transport.Broken(ctx, c.Exchange.Provider, err)
 	}
 	if err := json.Unmarshal(read.Bytes, into); err != nil {
-		return c.Unreadable(err)
+		return c.Unreadable(noDocument(err))
 	}
 	return nil
 }
+
+// noDocument is the fault of an answer that is not JSON of the expected form.
+func noDocument(err error) error { return &dialect.MalformedError{Answer: "document of the batch API", Cause: err} }
 
 // Unreadable is the failure of an answer that is not what it should be. It may be another one next time.
 func (c *Client) Unreadable(err error) error {

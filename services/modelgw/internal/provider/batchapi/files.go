@@ -197,7 +197,7 @@ func (f *Files) Find(ctx context.Context, b provider.BatchIntent) (string, error
 			target = &page.Data
 		}
 		if err := json.Unmarshal(all, target); err != nil {
-			return "", f.Client.Unreadable(err)
+			return "", f.Client.Unreadable(noDocument(err))
 		}
 		old := false
 		for _, found := range page.Data {
