@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -78,7 +79,7 @@ func shown(t *testing.T, paged func(url.Values, []model) (page, error), query st
 func TestACompressedBodyIsRefused(t *testing.T) {
 	t.Parallel()
 	for coding, refused := range map[string]bool{"gzip": true, "br, gzip": true, "identity": false, "": false} {
-		r := httptest.NewRequest("POST", "/v1/messages", strings.NewReader("{}"))
+		r := httptest.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader("{}"))
 		r.Header.Set("Content-Encoding", coding)
 		b, err := readBody(r, 100)
 		if !refused {
@@ -87,6 +88,8 @@ func TestACompressedBodyIsRefused(t *testing.T) {
 			continue
 		}
 		assert.ErrorContains(t, err, "the body is encoded as "+coding+"; send it as it is")
-		assert.Equal(t, 415, err.(*refusal).Status)
+		var said *refusal
+		require.ErrorAs(t, err, &said)
+		assert.Equal(t, http.StatusUnsupportedMediaType, said.Status)
 	}
 }

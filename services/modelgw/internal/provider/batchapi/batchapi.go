@@ -78,7 +78,9 @@ func (c *Client) document(ctx context.Context, method, url string, header http.H
 }
 
 // noDocument is the fault of an answer that is not JSON of the expected form.
-func noDocument(err error) error { return &dialect.MalformedError{Answer: "document of the batch API", Cause: err} }
+func noDocument(err error) error {
+	return &dialect.MalformedError{Answer: "document of the batch API", Cause: err}
+}
 
 // Unreadable is the failure of an answer that is not what it should be. It may be another one next time.
 func (c *Client) Unreadable(err error) error {
