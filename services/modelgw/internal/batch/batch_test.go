@@ -529,7 +529,8 @@ func TestPollsThatFailEndABatchWhenThereAreTooMany(t *testing.T) {
 	})
 }
 
-// TestABatchThatHasEndedIsShownAsItEnded: earlier failures to ask for it are over, and its counts are those of its results.
+// TestABatchThatHasEndedIsShownAsItEnded: earlier failures to ask for it are over, and its counts are those of its
+// results.
 func TestABatchThatHasEndedIsShownAsItEnded(t *testing.T) {
 	t.Parallel()
 	for missing, lacking := range map[string]string{"": "", "the batch has expired": "body 1"} {

@@ -62,7 +62,7 @@ func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 	}
 }
 
-// TestAWatcherOfALostExecutionSeesTheRestart: what a dead process streamed is no beginning of the answer of its successor.
+// TestAWatcherOfALostExecutionSeesTheRestart: what a dead process streamed is no beginning of its successor's answer.
 func TestAWatcherOfALostExecutionSeesTheRestart(t *testing.T) {
 	t.Parallel()
 	s := &answerlog.Stream{}
