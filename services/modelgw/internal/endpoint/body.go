@@ -15,6 +15,9 @@ import (
 
 // readBody reads a request's body, up to a bound. The caller must release it.
 func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, refuse(http.StatusUnsupportedMediaType, "the body is encoded as "+cut(coding)+"; send it as it is, without Content-Encoding")
+	}
 	b := buffer.New()
 	err := b.Fill(r.Body, r.ContentLength, most)
 	if err == nil {
