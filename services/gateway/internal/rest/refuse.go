@@ -158,10 +158,16 @@ func unread(err error) error {
 	return rpcerr.InvalidRequest("the body ended early: %v", err)
 }
 
+// gzipped is how a compressed body begins (RFC 1952, section 2.3.1).
+var gzipped = []byte{0x1f, 0x8b}
+
 // misfit returns the error of a text that is not valid JSON of m. cause is the parser's error.
 func misfit(text []byte, m proto.Message, cause error) error {
 	d := m.ProtoReflect().Descriptor()
 	var value any
+	if bytes.HasPrefix(text, gzipped) {
+		return rpcerr.InvalidRequest("the body is compressed; send it as it is, without Content-Encoding")
+	}
 	if err := json.Unmarshal(text, &value); err != nil {
 		where := ""
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

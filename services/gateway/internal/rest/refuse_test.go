@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // A client that sends an oversized body can send all of it before it reads the answer.
@@ -50,6 +51,13 @@ func TestABodyThatIsTooLargeIsReadToItsEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestACompressedBodyIsNamed(t *testing.T) {
+	t.Parallel()
+	text := []byte("\x1f\x8b\x08\x00")
+	_, err := (&messages{}).read(text, &modelv1.GenerateRequest{})
+	assert.ErrorContains(t, err, "the body is compressed; send it as it is, without Content-Encoding")
 }
 
 type endless struct{}
