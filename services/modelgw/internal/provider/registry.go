@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -76,6 +78,15 @@ func (m *Model) Constant() *Capabilities {
 		m.constant.Features = nil
 	})
 	return &m.constant
+}
+
+// CapabilitiesOf implements [ByConfig]. It names a sealer where the provider does not: the account.
+func (m *Model) CapabilitiesOf(c *modelv1.GenerateConfig) Capabilities {
+	caps := CapabilitiesOf(m.Provider, c)
+	if caps.Sealer == "" {
+		caps.Sealer = Sealer(cmp.Or(m.Kind.Dialect, m.Kind.Name), m.Kind.Name, m.Account)
+	}
+	return caps
 }
 
 // FullName returns `provider/name`.
