@@ -19,9 +19,10 @@ const (
 	// OwnEnvelope has reasoning that the server sealed, with the seal OwnSeal, the summary `own thought` and the
 	// signature `rs_1`.
 	OwnEnvelope = "OWN-ENVELOPE"
-	// OtherEnvelope has reasoning that another server sealed, with the summary `other thought`. MuteEnvelope has such
-	// reasoning of which nothing is readable.
-	OtherEnvelope, MuteEnvelope = "OTHER-ENVELOPE", "MUTE-ENVELOPE"
+	// OtherEnvelope has reasoning that another server sealed, with the summary `other thought`.
+	OtherEnvelope = "OTHER-ENVELOPE"
+	// MuteEnvelope has reasoning that another server sealed, of which nothing is readable.
+	MuteEnvelope = "MUTE-ENVELOPE"
 	// LaterEnvelope is an envelope of a later version.
 	LaterEnvelope = "LATER-ENVELOPE"
 	// OwnSeal is a seal of the server, in base64.
