@@ -295,8 +295,8 @@ var switches = []string{
 	claudeModel, gptModel, geminiModel, claudeModel, claudeModel, geminiModel, gptModel, gptModel, geminiModel, geminiModel, claudeModel, claudeModel, gptModel, claudeModel,
 }
 
-// A conversation goes on with any model, amid calls too. Each vendor gets the seals that it made, all and unchanged, and
-// no other.
+// A conversation goes on with any model, amid calls too. Each vendor gets the seals that it made, all and unchanged,
+// and no other.
 func TestAConversationGoesOnWithTheModelOfAnotherVendor(t *testing.T) {
 	t.Parallel()
 	for format, talks := range talkers {
@@ -504,6 +504,21 @@ func TestAnOlderConversationGoesOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An envelope that does not say whose seal it has is of another vendor than the client's.
+func TestAnOlderEnvelopeDoesNotReachTheClientsVendor(t *testing.T) {
+	t.Parallel()
+	for format, model := range map[string]string{"responses": gptModel, "gemini": geminiModel} {
+		g, vendors := serveSealers(t)
+		client := talkers[format]()
+		client.ask("question")
+		path, body := client.request(claudeModel, false)
+		client.result(client.hear(t, read(t, g.post(t, path, body)), false))
+		path, body = client.request(model, false)
+		answer := g.post(t, path, exchangeEnvelopes(t, body, firstForm))
+		assert.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s: %s", format, read(t, answer), vendors[model].Latest())
 	}
 }
 

@@ -48,7 +48,8 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 	return jsonedit.Member(request, "messages", func(list []byte) []byte { return jsonedit.List(list, turn) })
 }
 
-// enveloped is the reasoning in the envelope that thinking has, or the open reasoning that it is; nil for the server's own.
+// enveloped is the reasoning in the envelope that thinking has, or the open reasoning that it is; nil for the server's
+// own.
 func (b *wireBlock) enveloped() *contentv1.Content {
 	switch {
 	case b.Type == "redacted_thinking":

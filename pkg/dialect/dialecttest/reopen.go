@@ -29,8 +29,8 @@ const (
 	OwnSeal = "b3duIHNlYWw="
 )
 
-// Reopen checks what the server of a format gets in place of the envelopes in clients' requests. cases are requests, and
-// what they become. AsBytes means that envelopes are in base64.
+// Reopen checks what the server of a format gets in place of the envelopes in clients' requests. cases are requests,
+// and what they become. AsBytes means that envelopes are in base64.
 func Reopen(t *testing.T, codec dialect.Codec, asBytes bool, cases map[string]string) {
 	t.Helper()
 	reopener, ok := codec.(dialect.Reopener)

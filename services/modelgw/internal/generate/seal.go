@@ -12,6 +12,9 @@ import (
 func Seal(next Func) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		sealer := c.Model.CapabilitiesOf(c.Config).Sealer
+		if sealer == "" {
+			return next(ctx, c, o)
+		}
 		sealing := *c
 		if c.Sink != nil {
 			sealing.Sink = sealingSink{c.Sink, sealer}

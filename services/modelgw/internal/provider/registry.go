@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -74,17 +73,17 @@ type Model struct {
 // them.
 func (m *Model) Constant() *Capabilities {
 	m.once.Do(func() {
-		m.constant = m.Capabilities()
+		m.constant = m.CapabilitiesOf(nil)
 		m.constant.Features = nil
 	})
 	return &m.constant
 }
 
-// CapabilitiesOf implements [ByConfig]. It names a sealer where the provider does not: the account.
+// CapabilitiesOf implements [ByConfig]. It names a sealer where a provider with a format does not: the account.
 func (m *Model) CapabilitiesOf(c *modelv1.GenerateConfig) Capabilities {
 	caps := CapabilitiesOf(m.Provider, c)
-	if caps.Sealer == "" {
-		caps.Sealer = Sealer(cmp.Or(m.Kind.Dialect, m.Kind.Name), m.Kind.Name, m.Account)
+	if caps.Sealer == "" && m.Kind.Dialect != "" {
+		caps.Sealer = Sealer(m.Kind.Dialect, m.Kind.Name, m.Account)
 	}
 	return caps
 }

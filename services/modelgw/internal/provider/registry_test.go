@@ -256,6 +256,8 @@ func TestASealerIsTheAccountAtItsServer(t *testing.T) {
 	assert.Equal(t, "openai-chat/router.example/default/anthropic", provider.Sealer("openai-chat", "https://router.example/v1", "default", "anthropic"))
 	m := &provider.Model{Kind: provider.Kind{Name: "k", Dialect: "d"}, Account: "a", Provider: withSealer("")}
 	assert.Equal(t, "d/k/a", m.CapabilitiesOf(nil).Sealer, "a provider need not name it")
+	m.Kind.Dialect = ""
+	assert.Empty(t, m.CapabilitiesOf(nil).Sealer, "a scripted model plays any vendor")
 	m.Provider = withSealer("own")
 	assert.Equal(t, "own", m.CapabilitiesOf(nil).Sealer)
 }

@@ -1,11 +1,11 @@
-// Package seal keeps the seals of reasoning with who can read them. A vendor refuses a request with the seal of another,
-// and its own are needed byte for byte.
+// Package seal keeps the seals of reasoning with who can read them. A vendor refuses a request with the seal of
+// another, and its own are needed byte for byte.
 //
-// A seal is what a vendor's server alone reads of a model's reasoning: its sealed text, or its signature. Who reads it is
-// a sealer, the text `format/who`: the name of the format, and who of those who speak it. A seal of which only the format
-// is known has the sealer `format`, which every reader of the format takes. Sealers are in `sealed_by` of reasoning,
-// which answers have from the model's ([Mark]), clients' requests from the format and from envelopes ([Receive]), and
-// callers' messages from the answers that they were. A seal without a sealer goes to every model.
+// A seal is what a vendor's server alone reads of a model's reasoning: its sealed text, or its signature. Who reads it
+// is a sealer, the text `format/who`: the name of the format, and who of those who speak it. A seal of which only the
+// format is known has the sealer `format`, which every reader of the format takes. Sealers are in `sealed_by` of
+// reasoning, which answers have from the model's ([Mark]), clients' requests from the format and from envelopes
+// ([Receive]), and callers' messages from the answers that they were. A seal without a sealer goes to every model.
 package seal
 
 import (
@@ -142,46 +142,46 @@ func (s *Stream) Delta(d *modelv1.GenerateDelta) *modelv1.GenerateDelta {
 // End is Answer for the whole answer, whose pieces were written before. A seal that came after its thought, as Gemini's
 // on a text, is apart from the thought: the client has that already.
 func (s *Stream) End(output *modelv1.ModelOutput) *modelv1.ModelOutput {
-	if s.thought && !s.sealed {
-		output = proto.CloneOf(output)
-		for _, choice := range output.GetChoices() {
-			list := choice.GetMessage().GetContent().GetList()
-			var parts []*contentv1.Content
-			for _, part := range list.GetParts() {
-				if thought := part.GetReasoning().GetSummary(); part.GetReasoning().GetRedacted() && thought != "" && enveloped(part, s.Format) != part {
-					parts = append(parts, chat.ReasoningPart(thought))
-					part.GetReasoning().Summary = nil
-				}
-				parts = append(parts, part)
-			}
-			if list != nil {
-				list.Parts = parts
-			}
+	apart := s.thought && !s.sealed
+	return answer(output, func(part *contentv1.Content) []*contentv1.Content {
+		left := enveloped(part, s.Format)
+		thought := part.GetReasoning().GetSummary()
+		if left == part || !apart || !part.GetReasoning().GetRedacted() || thought == "" {
+			return []*contentv1.Content{left}
 		}
-	}
-	return Answer(output, s.Format)
+		sealed := proto.CloneOf(part)
+		sealed.GetReasoning().Summary = nil
+		return []*contentv1.Content{chat.ReasoningPart(thought), enveloped(sealed, s.Format)}
+	})
 }
 
 // Answer returns an output as a client of a format gets it: a seal that the format's own servers did not make is in an
 // envelope. The output is not modified.
 func Answer(output *modelv1.ModelOutput, format string) *modelv1.ModelOutput {
-	foreign := false
-	for _, choice := range output.GetChoices() {
+	return answer(output, func(part *contentv1.Content) []*contentv1.Content {
+		return []*contentv1.Content{enveloped(part, format)}
+	})
+}
+
+// answer returns an output with its parts exchanged: itself if exchange returns them all as they are.
+func answer(output *modelv1.ModelOutput, exchange func(*contentv1.Content) []*contentv1.Content) *modelv1.ModelOutput {
+	changed := output
+	for i, choice := range output.GetChoices() {
+		parts, differ := []*contentv1.Content(nil), false
 		for _, part := range choice.GetMessage().GetContent().GetList().GetParts() {
-			foreign = foreign || enveloped(part, format) != part
+			left := exchange(part)
+			differ = differ || left[0] != part
+			parts = append(parts, left...)
 		}
-	}
-	if !foreign {
-		return output
-	}
-	output = proto.CloneOf(output)
-	for _, choice := range output.GetChoices() {
-		parts := choice.GetMessage().GetContent().GetList().GetParts()
-		for i, part := range parts {
-			parts[i] = enveloped(part, format)
+		if !differ {
+			continue
 		}
+		if changed == output {
+			changed = proto.CloneOf(output)
+		}
+		changed.GetChoices()[i].GetMessage().Content = chat.ListContent(parts...)
 	}
-	return output
+	return changed
 }
 
 // enveloped returns a part with the seal of another format in an envelope, with what is readable beside it; any other

@@ -81,8 +81,8 @@ var models = []string{
 	"claude-opus-5", "claude-sonnet-4-0", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5",
 }
 
-// sealer is who reads the thinking of Anthropic's models: all of them, at Anthropic and in each cloud. What a model cannot
-// read it leaves out, also if it belongs to another account:
+// sealer is who reads the thinking of Anthropic's models: all of them, at Anthropic and in each cloud. What a model
+// cannot read it leaves out, also if it belongs to another account:
 // https://platform.claude.com/docs/en/build-with-claude/preserved-thinking.
 const sealer = format.Name + "/claude"
 

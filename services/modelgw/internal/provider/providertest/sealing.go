@@ -20,8 +20,8 @@ import (
 //   - OpenAI: https://platform.openai.com/docs/guides/reasoning
 //   - Google, which also refuses a call without a seal: https://ai.google.dev/gemini-api/docs/thought-signatures
 //
-// Its model thinks, and then calls the tool that it is offered, or if the conversation ends with a result answers with a
-// text. It is safe for concurrent use.
+// Its model thinks, and then calls the tool that it is offered, or if the conversation ends with a result answers with
+// a text. It is safe for concurrent use.
 type Sealing struct {
 	// URL is its address.
 	URL string
@@ -42,8 +42,8 @@ type Sealing struct {
 
 // sealingWire is the format of such a vendor.
 type sealingWire struct {
-	// read returns the seals of a request with what each seals, and whether the conversation ends with a result. refusal
-	// is the message of a request that is refused for something else.
+	// read returns the seals of a request with what each seals, and whether the conversation ends with a result.
+	// refusal is the message of a request that is refused for something else.
 	read func(body []byte) (seals []sealed, result bool, refusal string)
 	// refuse writes the refusal of a seal.
 	refuse func(w http.ResponseWriter, message string)
