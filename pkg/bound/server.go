@@ -46,6 +46,9 @@ const (
 	RequestHeaderTime = 10 * time.Second
 	// BodyPause is how long an HTTP client may pause while it sends a body. A body that keeps coming may take any time.
 	BodyPause = 30 * time.Second
+	// DiscardedBytes bounds how much of a refused HTTP body is read and discarded: most clients read the answer only after
+	// they have sent the whole body, and lose it if the connection ends before.
+	DiscardedBytes = 256 << 20
 	// MessageBytes bounds each message of a call, of requests and of answers. Large values are offloaded to the
 	// project's blobs (the field `offloaded`); a larger request is refused with REQUEST_TOO_LARGE, a larger answer with
 	// OUTPUT_LIMIT.

@@ -22,6 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
@@ -87,6 +88,8 @@ type Parts struct {
 	Addresses map[string]string
 	// Handlers are the HTTP handlers of the services of this process that were built before, by name.
 	Handlers map[string]http.Handler
+	// Servers are the gRPC servers of the services of this process that were built before, by name.
+	Servers map[string]*grpcserver.Server
 	// Auth knows the callers.
 	Auth auth.Authenticator
 	// Connections is how many connections callers may have open at once; zero is bound.Connections.

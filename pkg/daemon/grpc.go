@@ -46,6 +46,9 @@ func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) 
 	if isWeb {
 		pages.Handle("/", web.Handler())
 	}
+	if parts.Servers != nil {
+		parts.Servers[parts.Name] = rpcs
+	}
 	parts.Running.add(parts.Name, backend)
 	s := &grpcServer{backend: backend, calls: connmux.New(connmux.Config{GRPC: rpcs, Handler: pages, Connections: parts.Connections, Logger: parts.Logger})}
 	s.running, s.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -264,10 +266,13 @@ type MalformedError struct {
 
 // Error implements error.
 func (e *MalformedError) Error() string {
-	if e.Cause == nil {
-		return "the answer is no " + e.Answer
+	why := ""
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](e.Cause); ok {
+		why = fmt.Sprintf(": %s must not be %s", cmp.Or(mismatch.Field, "it"), aKind(mismatch.Value))
+	} else if e.Cause != nil {
+		why = ": " + e.Cause.Error()
 	}
-	return fmt.Sprintf("the answer is no %s: %v", e.Answer, e.Cause)
+	return "the answer is no " + e.Answer + why
 }
 
 // Unwrap returns the cause.

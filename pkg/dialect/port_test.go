@@ -2,6 +2,7 @@ package dialect_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -232,3 +233,23 @@ var errPipe = errors.New("broken pipe")
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
+
+// TestAMalformedAnswerIsNamedWithoutTypesOfGo: people who read it see the vendor's members alone.
+func TestAMalformedAnswerIsNamedWithoutTypesOfGo(t *testing.T) {
+	t.Parallel()
+	var answer struct {
+		Usage struct {
+			Tokens int64 `json:"prompt_tokens"`
+		} `json:"usage"`
+	}
+	for body, want := range map[string]string{
+		`{"usage":{"prompt_tokens":"7"}}`: "the answer is no reply: usage.prompt_tokens must not be a string",
+		`{"usage":[]}`:                    "the answer is no reply: usage must not be an array",
+		`"text"`:                          "the answer is no reply: it must not be a string",
+		`<html>`:                          "the answer is no reply: invalid character '<' looking for beginning of value",
+	} {
+		err := &dialect.MalformedError{Answer: "reply", Cause: json.Unmarshal([]byte(body), &answer)}
+		assert.EqualError(t, err, want)
+	}
+	assert.EqualError(t, &dialect.MalformedError{Answer: "reply"}, "the answer is no reply")
+}

@@ -3,24 +3,24 @@ package dialect
 import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Size guesses how many bytes the messages and tools of a request take on the wire, so that a buffer for them need not
-// grow.
-func (r *Request) Size() int {
-	n := 0
-	for _, m := range r.Messages {
+// Size guesses how many bytes a request with messages and tools takes on the wire, so that a buffer for it need not grow.
+func Size(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) int {
+	n := 1024
+	for _, m := range messages {
 		n += messageSize(m)
 	}
-	for _, tool := range r.Tools {
+	for _, tool := range tools {
 		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
 	}
 	return n + n/8
 }
 
-// OutputSize guesses how many bytes the choices of an output take on the wire.
+// OutputSize guesses how many bytes an answer with the choices of an output takes on the wire.
 func OutputSize(output *modelv1.ModelOutput) int {
-	n := 0
+	n := 512
 	for _, c := range output.GetChoices() {
 		n += messageSize(c.GetMessage())
 	}

@@ -137,7 +137,10 @@ func start(ctx context.Context, program, storage string) (_ *Engine, err error) 
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // The engine is signalled when the thread that started it ends, so the thread stays.
+		// The engine is signalled when the thread that started it ends, so the thread stays, also for other processes that were
+		// started from it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := e.cmd.Start()
 		started <- err
 		if err == nil {

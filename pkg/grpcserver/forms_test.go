@@ -83,22 +83,28 @@ type form struct {
 	metrics prometheus.Gatherer
 }
 
+// network listens on a free port.
+func network(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return l
+}
+
+// dial connects to a listener over the network.
+func dial(l net.Listener, o grpcclient.Options) (grpcclient.Conn, error) {
+	return grpcclient.New(l.Addr().String(), o)
+}
+
 // forms are the ways from a client to a server.
 var forms = map[string]struct {
 	listen func(testing.TB) net.Listener
 	dial   func(net.Listener, grpcclient.Options) (grpcclient.Conn, error)
+	// included means that a server before it takes its calls.
+	included bool
 }{
-	"network": {
-		listen: func(t testing.TB) net.Listener {
-			t.Helper()
-			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			return l
-		},
-		dial: func(l net.Listener, o grpcclient.Options) (grpcclient.Conn, error) {
-			return grpcclient.New(l.Addr().String(), o)
-		},
-	},
+	"network":  {listen: network, dial: dial},
+	"included": {listen: network, dial: dial, included: true},
 	"within": {
 		listen: func(testing.TB) net.Listener { return inprocess.Listen() },
 		dial: func(l net.Listener, o grpcclient.Options) (grpcclient.Conn, error) {
@@ -137,6 +143,18 @@ func serveRoom(t testing.TB, name string, level slog.Level, blobs offload.Store,
 	f.server = server
 	toolv1.RegisterToolServiceServer(server, f.service)
 	workerv1.RegisterWorkerServiceServer(server, f.service)
+	if forms[name].included {
+		front, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}, Service: "front"})
+		require.NoError(t, err)
+		for service := range server.GetServiceInfo() {
+			if strings.HasPrefix(service, "evalfleet.") {
+				require.True(t, front.Include(server, service))
+			}
+		}
+		require.False(t, front.Include(server, "evalfleet.unknown.v1.UnknownService"))
+		t.Cleanup(server.Stop) // after the front
+		server, f.server = front, front
+	}
 	server.SetReady(true)
 	l := forms[name].listen(t)
 	f.listener = l
@@ -153,7 +171,8 @@ func serveRoom(t testing.TB, name string, level slog.Level, blobs offload.Store,
 	return f
 }
 
-// inEveryForm tests a promise over the network and within the process: a caller cannot distinguish the two.
+// inEveryForm tests a promise over the network, within the process, and at a server that includes the other: a caller
+// cannot distinguish them.
 func inEveryForm(t *testing.T, promise func(*testing.T, *form)) {
 	t.Helper()
 	for name := range forms {

@@ -69,26 +69,41 @@ type Options struct {
 // workers are goroutines that handle calls one after another, so that most calls find a stack of sufficient size;
 // growing it costs a small call some 30 µs. Further calls, and calls beside streams that occupy the workers, get
 // goroutines of their own.
-const workers = 16
+const workers = 64
 
 // Server is a gRPC server with health and reflection.
 type Server struct {
 	*grpc.Server
-	chain  *chain
-	health *health.Server
-	passed []string
+	chain    *chain
+	health   *health.Server
+	passed   []string
+	services map[string]service // that were registered, by name
+}
+
+// service is what a server was registered with.
+type service struct {
+	desc *grpc.ServiceDesc
+	impl any
 }
 
 // RegisterService implements [grpc.ServiceRegistrar].
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	s.services[desc.ServiceName] = service{desc, impl}
 	s.Server.RegisterService(s.chain.guarded(desc), impl)
-	for _, m := range desc.Methods {
-		method := "/" + desc.ServiceName + "/" + m.MethodName
-		s.chain.known[method], s.chain.plain[method] = true, !isOpen(method)
+	s.chain.know(desc)
+}
+
+// Include makes s serve a service of another server of its process too, as if s forwarded the calls, but without a
+// connection between the two: both authenticate, count and trace a call, and the other validates its messages and keeps
+// their bounds. The other server must be stopped after s. Include returns false if the other does not have the service.
+// It must be called before Serve.
+func (s *Server) Include(other *Server, name string) bool {
+	found, ok := other.services[name]
+	if ok {
+		s.Server.RegisterService(s.chain.including(other.chain, found.desc), found.impl)
+		s.chain.know(found.desc)
 	}
-	for _, m := range desc.Streams {
-		s.chain.known["/"+desc.ServiceName+"/"+m.StreamName] = true
-	}
+	return ok
 }
 
 // GetServiceInfo returns the services that reflection names.
@@ -108,7 +123,7 @@ func New(o Options) (*Server, error) {
 	if o.Room == nil {
 		o.Room = offload.NewRoom(bound.HeldBytes)
 	}
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, traces: o.Traces, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, traces: o.Traces, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, included: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),
@@ -125,7 +140,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Server: grpc.NewServer(append(options, o.Extra...)...), chain: c,
-		health: health.NewServer(), passed: o.Services,
+		health: health.NewServer(), passed: o.Services, services: map[string]service{},
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	healthv1.RegisterHealthServer(s, s.health)

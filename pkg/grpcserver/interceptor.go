@@ -45,8 +45,8 @@ type chain struct {
 	room    *offload.Room
 	service string
 	// known are the registered methods, and plain those of them that have one request, one answer and a credential.
-	// They are complete before the first call.
-	known, plain map[string]bool
+	// Included are those of other servers of the process. They are complete before the first call.
+	known, plain, included map[string]bool
 	// unauthenticatedCalls are the calls without a credential.
 	strangers unauthenticatedCalls
 }
@@ -122,6 +122,34 @@ func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &all
 }
 
+// know takes note of a service's methods.
+func (c *chain) know(desc *grpc.ServiceDesc) {
+	for _, m := range desc.Methods {
+		method := "/" + desc.ServiceName + "/" + m.MethodName
+		c.known[method], c.plain[method] = true, !isOpen(method)
+	}
+	for _, m := range desc.Streams {
+		c.known["/"+desc.ServiceName+"/"+m.StreamName] = true
+	}
+}
+
+// including returns desc with handlers that run this chain without its checks of messages, and then the other chain.
+func (c *chain) including(other *chain, desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	all := other.guarded(desc)
+	for i := range all.Streams {
+		m := &all.Streams[i]
+		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.StreamName, IsClientStream: m.ClientStreams, IsServerStream: m.ServerStreams}
+		c.included[info.FullMethod] = true
+		handler := m.Handler
+		if m.ClientStreams || m.ServerStreams { // c.stream runs before, as for all streams of the server.
+			m.Handler = func(srv any, ss grpc.ServerStream) error { return other.stream(srv, ss, info, handler) }
+		} else {
+			m.Handler = func(srv any, ss grpc.ServerStream) error { return c.stream(srv, ss, info, handler) }
+		}
+	}
+	return all
+}
+
 // one serves a method with one request and one answer. The call is counted before the answer is sent, so that a client
 // that has the answer finds it counted.
 func (c *chain) one(method string, handler grpc.MethodHandler) grpc.StreamHandler {
@@ -160,6 +188,9 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	defer func() { err = end(ctx, err, recover()) }()
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
+	}
+	if c.included[info.FullMethod] {
+		return handler(srv, &admitted{ServerStream: ss, ctx: ctx})
 	}
 	ctx, share := c.hold(ctx)
 	defer share.Close()

@@ -74,14 +74,19 @@ func (c incoming) Get(key string) string {
 // Values implements [propagation.ValuesGetter].
 func (c incoming) Values(key string) []string { return metadata.ValueFromIncomingContext(c.ctx, key) }
 
-// ServeGRPC begins the span of a call that a server handles, in its caller's trace if the call's headers name one.
-// [EndGRPC] ends it. Callers are to be authenticated before.
+// ServeGRPC begins the span of a call that a server handles: below the span of ctx, which is that of a server that
+// includes this one, or else in its caller's trace if the call's headers name one. [EndGRPC] ends it. Callers are to be
+// authenticated before.
 func (t *Traces) ServeGRPC(ctx context.Context, service, method string) context.Context {
 	if t == nil {
 		return ctx
 	}
 	method = strings.TrimPrefix(method, "/")
-	ctx, _ = t.tracer.Start(w3c.Extract(t.withContent(ctx), incoming{ctx: ctx}), method, trace.WithSpanKind(trace.SpanKindServer),
+	ctx = t.withContent(ctx)
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = w3c.Extract(ctx, incoming{ctx: ctx})
+	}
+	ctx, _ = t.tracer.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(method), attribute.String(attributeService, service)))
 	return ctx
 }

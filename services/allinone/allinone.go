@@ -2,7 +2,8 @@
 // one loopback address.
 //
 // The services are the same as in a fleet, and so are their calls: each has a gRPC server of its own with its own check
-// of credentials; only the bytes do not leave the process. Journal, effect ledgers and catalogue share one SQLite
+// of credentials; only the bytes do not leave the process. The gateway's server includes the others, so that the gRPC
+// calls of clients are read once; REST, and the services among themselves, call over the listeners. Journal, effect ledgers and catalogue share one SQLite
 // database, so that one sync of the disk makes the steps of many runs durable at once.
 //
 //	clients ──▶ gateway (TCP, loopback) ──▶ modelgw   toolexec   sandboxd   agentorch      (in-process listeners)
@@ -28,6 +29,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
 	"github.com/evalfleet/evalfleet/pkg/offload"
@@ -87,7 +89,7 @@ func New(cfg Config, deps Deps) *Server {
 		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, within: map[string]*inprocess.Listener{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
 			Owner: owner, Services: Targets, Idle: deps.Idle, Listen: listen, Connections: cfg.MaxConnections, DataDir: deps.Dir.Path(), Space: freespace.New(cfg.MinFreeBytes, deps.Dir.Path(), base.BlobDir),
-			Handlers: map[string]http.Handler{}, Room: offload.NewRoom(bound.HeldBytes), Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
+			Handlers: map[string]http.Handler{}, Servers: map[string]*grpcserver.Server{}, Room: offload.NewRoom(bound.HeldBytes), Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
 	s.parts.Running = &s.running

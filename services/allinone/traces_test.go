@@ -11,12 +11,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/telemetry/telemetrytest"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/allinone"
@@ -147,7 +149,7 @@ func TestACallIsPartOfItsCallersTrace(t *testing.T) {
 		require.NoError(t, err)
 		return answer.StatusCode
 	}
-	const rest, vendor, stranger = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
+	const rest, vendor, stranger, grpcs = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c", "3af7651916cd43dd8448eb211c80319c"
 	const generate, completion = "/api/v1/projects/default/models:generate", "/v1/chat/completions"
 	asked, chatted := `{"model": "mockllm/model", "messages": [{"role": "ROLE_USER", "content": {"text": "q"}}]}`, `{"model": "mockllm/model", "messages": [{"role": "user", "content": "q"}]}`
 	token := s.Token().Reveal()
@@ -157,6 +159,12 @@ func TestACallIsPartOfItsCallersTrace(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, post(completion, chatted, "wrong", stranger))
 	require.Equal(t, http.StatusUnauthorized, post(generate, asked, "wrong", stranger))
 	http.DefaultClient.CloseIdleConnections()
+	conn, err := grpcclient.New(s.Address(), grpcclient.Options{Token: s.Token(), FailFast: true})
+	require.NoError(t, err)
+	_, err = modelv1.NewModelServiceClient(conn).Generate(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+grpcs+"-b7ad6b7169203331-01"),
+		&modelv1.GenerateRequest{Parent: "projects/default", Model: "mockllm/model", Messages: []*modelv1.ChatMessage{chat.User("q")}})
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
 	stop()
 	names := map[string][]string{}
 	for _, span := range c.Spans() {
@@ -166,6 +174,7 @@ func TestACallIsPartOfItsCallersTrace(t *testing.T) {
 	assert.Equal(t, map[string][]string{
 		rest:   {"POST /api/v1/", method, method, "chat model"},
 		vendor: {"POST /v1/chat/completions", "chat model"},
+		grpcs:  {method, method, "chat model"},
 	}, names)
 }
 

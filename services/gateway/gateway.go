@@ -61,6 +61,9 @@ type Deps struct {
 	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They forward the caller's
 	// credential and add none of their own.
 	Models, Tools, Sandboxes, Orchestrator grpc.ClientConnInterface
+	// Servers are those of the services that run in this process, by the service's name. Calls over gRPC go to their
+	// handlers without a connection. They are stopped after the gateway.
+	Servers map[string]*grpcserver.Server
 	// Listen is the configured listen address. Clients may name it as the Host.
 	Listen string
 	// Vendor serves the vendor-shaped endpoints, below /v1/, if modelgw runs in this process. The handler authenticates
@@ -93,54 +96,67 @@ type Gateway struct {
 	watched      sync.WaitGroup
 }
 
+// owners are the services that the gateway offers, by full name, and the programs that have them.
+func owners() map[string]string {
+	return map[string]string{
+		modelv1.ModelService_ServiceDesc.ServiceName:          "modelgw",
+		modelv1.CacheService_ServiceDesc.ServiceName:          "modelgw",
+		modelv1.BatchService_ServiceDesc.ServiceName:          "modelgw",
+		modelv1.DetachedService_ServiceDesc.ServiceName:       "modelgw",
+		modelv1.LimitService_ServiceDesc.ServiceName:          "modelgw",
+		toolv1.ToolService_ServiceDesc.ServiceName:            "toolexec",
+		toolv1.McpService_ServiceDesc.ServiceName:             "toolexec",
+		toolv1.ScopeService_ServiceDesc.ServiceName:           "toolexec",
+		sandboxv1.SandboxService_ServiceDesc.ServiceName:      "sandboxd",
+		sandboxv1.PauseService_ServiceDesc.ServiceName:        "sandboxd",
+		sandboxv1.PortService_ServiceDesc.ServiceName:         "sandboxd",
+		sandboxv1.SessionService_ServiceDesc.ServiceName:      "sandboxd",
+		sandboxv1.SnapshotService_ServiceDesc.ServiceName:     "sandboxd",
+		sandboxv1.InboundService_ServiceDesc.ServiceName:      "sandboxd",
+		sandboxv1.SandboxGroupService_ServiceDesc.ServiceName: "sandboxd",
+		sandboxv1.SandboxPoolService_ServiceDesc.ServiceName:  "sandboxd",
+		agentv1.RunService_ServiceDesc.ServiceName:            "agentorch",
+		agentv1.EvalService_ServiceDesc.ServiceName:           "agentorch",
+		agentv1.InboxService_ServiceDesc.ServiceName:          "agentorch",
+		agentv1.QuotaService_ServiceDesc.ServiceName:          "agentorch",
+		agentv1.BridgeService_ServiceDesc.ServiceName:         "agentorch",
+		agentv1.CatalogueService_ServiceDesc.ServiceName:      "agentorch",
+		agentv1.ForkService_ServiceDesc.ServiceName:           "agentorch",
+		agentv1.ScoreService_ServiceDesc.ServiceName:          "agentorch",
+		agentv1.SteeringService_ServiceDesc.ServiceName:       "agentorch",
+		agentv1.AdminService_ServiceDesc.ServiceName:          "agentorch",
+		blobv1.BlobService_ServiceDesc.ServiceName:            "agentorch",
+	}
+}
+
 // New returns a gateway. It serves no client until Serve is called.
 func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	peers := map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes, "agentorch": deps.Orchestrator}
-	deps.Models = grpcclient.WaitForReady(deps.Models, "modelgw", grpcclient.Patience)
-	deps.Tools = grpcclient.WaitForReady(deps.Tools, "toolexec", grpcclient.Patience)
-	deps.Sandboxes = grpcclient.WaitForReady(deps.Sandboxes, "sandboxd", grpcclient.Patience)
-	deps.Orchestrator = grpcclient.WaitForReady(deps.Orchestrator, "agentorch", grpcclient.Patience)
-	conns := map[string]grpc.ClientConnInterface{
-		modelv1.ModelService_ServiceDesc.ServiceName:          deps.Models,
-		modelv1.CacheService_ServiceDesc.ServiceName:          deps.Models,
-		modelv1.BatchService_ServiceDesc.ServiceName:          deps.Models,
-		modelv1.DetachedService_ServiceDesc.ServiceName:       deps.Models,
-		modelv1.LimitService_ServiceDesc.ServiceName:          deps.Models,
-		toolv1.ToolService_ServiceDesc.ServiceName:            deps.Tools,
-		toolv1.McpService_ServiceDesc.ServiceName:             deps.Tools,
-		toolv1.ScopeService_ServiceDesc.ServiceName:           deps.Tools,
-		sandboxv1.SandboxService_ServiceDesc.ServiceName:      deps.Sandboxes,
-		sandboxv1.PauseService_ServiceDesc.ServiceName:        deps.Sandboxes,
-		sandboxv1.PortService_ServiceDesc.ServiceName:         deps.Sandboxes,
-		sandboxv1.SessionService_ServiceDesc.ServiceName:      deps.Sandboxes,
-		sandboxv1.SnapshotService_ServiceDesc.ServiceName:     deps.Sandboxes,
-		sandboxv1.InboundService_ServiceDesc.ServiceName:      deps.Sandboxes,
-		sandboxv1.SandboxGroupService_ServiceDesc.ServiceName: deps.Sandboxes,
-		sandboxv1.SandboxPoolService_ServiceDesc.ServiceName:  deps.Sandboxes,
-		agentv1.RunService_ServiceDesc.ServiceName:            deps.Orchestrator,
-		agentv1.EvalService_ServiceDesc.ServiceName:           deps.Orchestrator,
-		agentv1.InboxService_ServiceDesc.ServiceName:          deps.Orchestrator,
-		agentv1.QuotaService_ServiceDesc.ServiceName:          deps.Orchestrator,
-		agentv1.BridgeService_ServiceDesc.ServiceName:         deps.Orchestrator,
-		agentv1.CatalogueService_ServiceDesc.ServiceName:      deps.Orchestrator,
-		agentv1.ForkService_ServiceDesc.ServiceName:           deps.Orchestrator,
-		agentv1.ScoreService_ServiceDesc.ServiceName:          deps.Orchestrator,
-		agentv1.SteeringService_ServiceDesc.ServiceName:       deps.Orchestrator,
-		agentv1.AdminService_ServiceDesc.ServiceName:          deps.Orchestrator,
-		blobv1.BlobService_ServiceDesc.ServiceName:            deps.Orchestrator,
+	patient := map[string]grpc.ClientConnInterface{}
+	for program, conn := range peers {
+		patient[program] = grpcclient.WaitForReady(conn, program, grpcclient.Patience)
+	}
+	conns := map[string]grpc.ClientConnInterface{}
+	for service, program := range owners() {
+		conns[service] = patient[program]
 	}
 	backends := proxy.Backends(conns)
 	s, err := grpcserver.New(grpcserver.Options{Logger: deps.Logger, Auth: deps.Auth, Metrics: deps.Metrics, Traces: deps.Traces, Service: "gateway", Services: backends.Services(), Extra: backends.ServerOptions()})
 	if err != nil {
 		return nil, err
 	}
+	for service, program := range owners() {
+		if own, ok := deps.Servers[program]; ok {
+			s.Include(own, service) // Calls of a service that is not built yet are forwarded, and the program answers so.
+		}
+	}
 	api, err := rest.New(ctx, conns)
 	if err != nil {
 		return nil, err
 	}
-	orchestrator := workerv1.NewWorkerServiceClient(deps.Orchestrator)
+	orchestrator := workerv1.NewWorkerServiceClient(patient["agentorch"])
 	workers := workerproxy.New(workerproxy.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{
-		"tool": workerv1.NewWorkerServiceClient(deps.Tools), "scorer": orchestrator, "continue": orchestrator,
+		"tool": workerv1.NewWorkerServiceClient(patient["toolexec"]), "scorer": orchestrator, "continue": orchestrator,
 	}})
 	workerv1.RegisterWorkerServiceServer(s, workers)
 	g := &Gateway{workers: workers, idle: func() {}}

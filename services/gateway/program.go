@@ -21,7 +21,7 @@ func Program(cfg Config) daemon.Program {
 			// Clients live as long as the gateway, not as long as its start.
 			return New(context.WithoutCancel(ctx), cfg, Deps{
 				Models: parts.Peers["modelgw"], Tools: parts.Peers["toolexec"], Sandboxes: parts.Peers["sandboxd"], Orchestrator: parts.Peers["agentorch"],
-				Vendor: parts.Handlers["modelgw"], VendorAddress: parts.Addresses["modelgw"],
+				Servers: parts.Servers, Vendor: parts.Handlers["modelgw"], VendorAddress: parts.Addresses["modelgw"],
 				Listen: parts.Listen, Auth: parts.Auth, Connections: parts.Connections, Logger: parts.Logger, Metrics: parts.Metrics, Traces: parts.Traces, Gatherer: parts.Gatherer,
 			})
 		},

@@ -517,6 +517,26 @@ func TestACallOfDeadProcessesIsMadeAgainFiveTimes(t *testing.T) {
 	assert.True(t, calls[0].Reissued)
 }
 
+func TestAWatcherOfALostCallSeesTheRestart(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	request := keyed("k", ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 3600}}]}`, "q"))
+	deaths(t, ledger, request, 1)
+	heir := start(t, withLedger(ledger, "heir"))
+	caller, err := heir.models.StreamGenerate(waittest.Context(t), &modelv1.StreamGenerateRequest{Request: request})
+	require.NoError(t, err)
+	begun, err := caller.Recv()
+	require.NoError(t, err)
+	require.Equal(t, "1.1.0", begun.GetCursor())
+	watcher, err := heir.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: "0.1.3"})
+	require.NoError(t, err)
+	event, err := watcher.Recv()
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, event.GetRestart().GetAttempt(), "the three pieces that the dead process sent are void")
+	_, err = heir.models.CancelGenerate(t.Context(), &modelv1.CancelGenerateRequest{Parent: project, RequestId: "k"})
+	require.NoError(t, err)
+}
+
 func TestACallThatIsLostOnceMoreTellsWhatItCost(t *testing.T) {
 	t.Parallel()
 	ledger := onDisk(t)

@@ -21,7 +21,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		return nil, dialect.ErrNoChoices
 	}
 	blocks := answerBlocks(message)
-	e := newEncoder(jsonwrite.Append(dst, 512+dialect.OutputSize(output)))
+	e := newEncoder(jsonwrite.Append(dst, dialect.OutputSize(output)))
 	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())

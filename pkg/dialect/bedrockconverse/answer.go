@@ -17,7 +17,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, _ dialect.R
 		return nil, dialect.ErrNoChoices
 	}
 	choice := output.GetChoices()[0]
-	w := jsonwrite.Append(dst, 256+dialect.OutputSize(output))
+	w := jsonwrite.Append(dst, dialect.OutputSize(output))
 	w.BeginObject()
 	w.BeginObjectMember("output")
 	w.BeginObjectMember("message")

@@ -18,7 +18,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		return nil, dialect.ErrNoChoices
 	}
 	meta.ID, meta.Model = cmp.Or(meta.ID, output.GetResponseId(), newID(idPrefix)), cmp.Or(meta.Model, output.GetModel())
-	a := &answer{Writer: jsonwrite.Append(dst, 512+dialect.OutputSize(output)), meta: meta}
+	a := &answer{Writer: jsonwrite.Append(dst, dialect.OutputSize(output)), meta: meta}
 	a.BeginObject()
 	a.TextMember("conversation_id", meta.ID)
 	a.TextMember("object", "conversation.response")

@@ -18,7 +18,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	if len(output.GetChoices()) == 0 {
 		return nil, dialect.ErrNoChoices
 	}
-	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
+	w := jsonwrite.Append(dst, dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	w.BeginObject()
 	openai.WriteHead(w, &meta, output, "chat.completion")

@@ -36,7 +36,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	for i, call := range calls {
 		a.items = append(a.items, newCall(call, a.names).item(a.statusOf(len(parts)+i, len(parts)+len(calls))))
 	}
-	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
+	w := jsonwrite.Append(dst, dialect.OutputSize(output))
 	a.write(w)
 	return w.Bytes(), nil
 }

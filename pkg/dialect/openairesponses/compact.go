@@ -55,6 +55,8 @@ func (r *response) Compacted(tools []*toolv1.ToolInfo) (messages []*modelv1.Chat
 		it, param := &r.Items[i], fmt.Sprintf("output[%d]", i)
 		m := &modelv1.ChatMessage{}
 		switch {
+		case it.Type == typeCompacted && it.Seal == "":
+			err = fmt.Errorf("%s has no encrypted_content", param)
 		case it.Type == typeCompacted:
 			found, m = true, compactionMessage(it)
 		case it.Type == typeMessage && (it.Role == "developer" || it.Role == "system"):

@@ -92,6 +92,7 @@ func TestAnAnswerThatCompactsNothing(t *testing.T) {
 	for output, want := range map[string]string{
 		`[]`: `no item of the type "compaction"`,
 		`[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}]`:                                                              `no item of the type "compaction"`,
+		`[{"type":"compaction","id":"cmp_1"}]`:                                                                                                               `output[0] has no encrypted_content`,
 		`[{"type":"compaction","encrypted_content":"x"},{"type":"computer_call","id":"c"}]`:                                                                  `output[1] is of the type "computer_call"`,
 		`[{"type":"compaction","encrypted_content":"x"},{"type":"message","role":"user","content":[{"type":"scent"}]}]`:                                      `output[1].content[0].type`,
 		`[{"type":"compaction","encrypted_content":"x"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output"}]`: `output[2].output`,

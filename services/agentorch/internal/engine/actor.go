@@ -17,18 +17,19 @@ import (
 type actor struct {
 	engine *Engine
 
-	mu      sync.Mutex
-	mail    []mail
-	driving bool
-	clock   *time.Timer
-	boxes   []string          // sandboxes whose leases are to be renewed
-	awaited map[string]func() // by the name of the subject that the run waits for: what ends the wait
-	eval    string            // the evaluation that it belongs to; empty if there is none
-	parked  *agentv1.RunWait  // why the run is not driven, if its journal does not record it; nil while it is
-	queued  *agentv1.RunWait  // set while a model call of the run waits for its place; nil otherwise
-	resting bool              // its journal says that it waits, and no effect is open
-	stepped bool              // a step since then went well, and had nothing to append
-	backoff retry.Backoff     // between steps in a row that failed
+	mu       sync.Mutex
+	mail     []mail
+	driving  bool
+	clock    *time.Timer
+	boxes    []string          // sandboxes whose leases are to be renewed
+	unlisted bool              // its row could not be read, so that boxes are unknown until its journal is
+	awaited  map[string]func() // by the name of the subject that the run waits for: what ends the wait
+	eval     string            // the evaluation that it belongs to; empty if there is none
+	parked   *agentv1.RunWait  // why the run is not driven, if its journal does not record it; nil while it is
+	queued   *agentv1.RunWait  // set while a model call of the run waits for its place; nil otherwise
+	resting  bool              // its journal says that it waits, and no effect is open
+	stepped  bool              // a step since then went well, and had nothing to append
+	backoff  retry.Backoff     // between steps in a row that failed
 
 	// The remaining fields belong to the run loop. At most one runs at a time.
 

@@ -23,6 +23,10 @@ func (a *actor) setBoxes(s *run.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.boxes = boxes
+	if a.unlisted {
+		a.unlisted = false
+		a.engine.leases.renewNow() // The renewal at the start did not know them.
+	}
 }
 
 // retryLeases is the number of beats between a failed renewal of leases and the next attempt.

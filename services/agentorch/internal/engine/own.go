@@ -216,7 +216,7 @@ func (e *Engine) arm(l journal.Listed, how change) {
 	boxes, subjects, err := parked(l.View)
 	if err != nil {
 		e.deps.Logger.Error("the row of a run cannot be read; its journal is read instead", "run", l.Name, "error", err)
-		l.Waiting = false
+		l.Waiting, a.unlisted = false, true
 	}
 	if a.boxes = boxes; l.Waiting {
 		a.resting = true

@@ -64,27 +64,47 @@ func TestLeasesAreRenewedAtOnceAtAStart(t *testing.T) {
 	}
 }
 
-// The row of a waiting run lists its sandboxes. If the row cannot be read, the journal does.
+// The row of a waiting run lists its sandboxes. If the row cannot be read, the journal does, however long it takes to read:
+// the sandboxes of other runs are renewed before.
 func TestLeasesAreRenewedOfARunWhoseRowIsDamaged(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.Config.Beat = 10 * time.Millisecond
+	f.Config.Beat = 10 * time.Millisecond // leases are renewed every two minutes
 	f.start()
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		return nil, rpcerr.ConnectionQueueFull("openai/default", time.Hour, "full")
 	}
 	s := spec(step("generate", ""))
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
-	f.Until(f.Create(s).Name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	waits := func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING }
+	f.Until(f.Create(s).Name, waits)
+	damaged := f.Create(s).Name
+	f.Until(damaged, waits)
 	f.End()
 	require.NoError(t, f.DB.Write(t.Context(), func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`UPDATE view_journal SET view = 'damaged'`)
+		_, err := tx.Exec(`UPDATE view_journal SET view = 'damaged' WHERE id = (SELECT id FROM journal WHERE name = ?)`, damaged)
 		return err
 	}))
-	const box = "projects/p/sandboxes/s1"
-	before := f.Sandboxes.Renewed(box)
+	const box, boxOfDamaged = "projects/p/sandboxes/s1", "projects/p/sandboxes/s2"
+	before, beforeOfDamaged := f.Sandboxes.Renewed(box), f.Sandboxes.Renewed(boxOfDamaged)
+	read := make(chan struct{})
+	f.Wrap = func(store journal.Store) journal.Store { return &slowStore{Store: store, t: t, read: read} }
 	f.start()
 	require.Eventually(t, func() bool { return f.Sandboxes.Renewed(box) > before }, waittest.Bound, 5*time.Millisecond)
+	close(read)
+	require.Eventually(t, func() bool { return f.Sandboxes.Renewed(boxOfDamaged) > beforeOfDamaged }, waittest.Bound, 5*time.Millisecond)
+}
+
+// slowStore is a store whose journals are read when read is closed.
+type slowStore struct {
+	journal.Store
+	t    *testing.T
+	read chan struct{}
+}
+
+func (s *slowStore) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*agentv1.Event, error) {
+	waittest.Hold(s.t, s.read)
+	return s.Store.Read(ctx, ref, r)
 }
 
 // A run whose time is bounded is not charged for the time in which no server was there, be it that it works or waits,

@@ -17,14 +17,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
-
-// maxDrained bounds how much of an oversized body is read and discarded. Most clients read the answer only after they
-// have sent everything, and lose it if the connection closes before.
-const maxDrained = 64 << 20
 
 var errBodyTooLarge = errors.New("the body is too large")
 
@@ -47,7 +44,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.read += int64(n); b.read <= MaxBodyBytes {
 		return n, err
 	}
-	_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDrained) // Whatever comes of it, the answer is the same.
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, bound.DiscardedBytes) // Whatever comes of it, the answer is the same.
 	return 0, errBodyTooLarge
 }
 

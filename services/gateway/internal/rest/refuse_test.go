@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // A client that sends an oversized body can send all of it before it reads the answer.
@@ -20,8 +22,8 @@ func TestABodyThatIsTooLargeIsReadToItsEnd(t *testing.T) {
 	}{
 		"within the bound":            {MaxBodyBytes, 0, "", false},
 		"over it":                     {MaxBodyBytes + 1, 0, "", true},
-		"far over it":                 {MaxBodyBytes + maxDrained, 0, "", true},
-		"without end":                 {2*MaxBodyBytes + maxDrained + 1<<20, 1 << 20, "", true},
+		"far over it":                 {MaxBodyBytes + bound.DiscardedBytes, 0, "", true},
+		"without end":                 {2*MaxBodyBytes + bound.DiscardedBytes + 1<<20, 1 << 20, "", true},
 		"of a client that asks first": {MaxBodyBytes + 1, MaxBodyBytes + 1, "100-continue", true},
 		"small, and of one that asks": {10, 0, "100-continue", false},
 		"asks for something else":     {MaxBodyBytes + 1, 0, "more", true},

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -55,7 +56,7 @@ func (u upload) over(conn grpc.ClientConnInterface, mux *runtime.ServeMux) fileH
 		answer, err := u.pass(ctx, conn, r, sent, pathParams)
 		if err != nil {
 			if sent.began || !strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
-				_, _ = io.CopyN(io.Discard, sent, maxDrained) // Clients read the answer only after they have sent all.
+				_, _ = io.CopyN(io.Discard, sent, bound.DiscardedBytes) // Clients read the answer only after they have sent all.
 			}
 			return err
 		}

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -623,7 +624,8 @@ func riderOf(batch, line string) (int64, bool) {
 
 // collect stores the results of a batch that has ended at its vendor.
 func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d *driver, plan plan, batch *Batch, status provider.BatchStatus) (ended bool, err error) {
-	results, size, ours, foreign := map[int64]provider.BatchResult{}, 0, false, false
+	results, size, foreign := map[int64]provider.BatchResult{}, 0, false
+	seen, answered := map[int64]bool{}, 0
 	var stored error
 	store := func() error {
 		stored = b.settle(ctx, batch, results)
@@ -639,14 +641,17 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 			foreign = true
 			return nil
 		}
-		ours = true
-		if _, twice := results[rider]; twice { // The first counts, as it does over several writes.
+		if seen[rider] { // The first counts.
 			return nil
 		}
+		seen[rider] = true
 		if r.Status == 0 {
 			if r.Body = reason(r.Body); len(r.Body) == 0 { // The batch says why.
 				return nil
 			}
+		}
+		if r.Status == http.StatusOK {
+			answered++
 		}
 		results[rider] = r
 		if size += len(r.Body); len(results) < settledAtOnce && size < settledBytes {
@@ -665,12 +670,12 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 	}
 	failpoint.Hit("modelgw/after-batch-results")
 	b.forget(d, batch)
-	if batch.Guessed && foreign && !ours { // It was found, and is of someone else.
+	if batch.Guessed && foreign && len(seen) == 0 { // It was found, and is of someone else.
 		batch.NotThese = append(batch.NotThese, batch.VendorID)
 		batch.VendorID, batch.Guessed, batch.Phase = "", false, Intended
 		return false, b.deps.Store.Update(ctx, *batch)
 	}
-	batch.Completed, batch.Failed = status.Completed, status.Failed
+	batch.Completed, batch.Error = answered, ""
 	return true, b.end(ctx, batch, cmp.Or(status.Missing, "the provider gave no result for the request"))
 }
 
@@ -715,8 +720,8 @@ func (b *Batcher) end(ctx context.Context, batch *Batch, missing string) error {
 	if len(left) > 0 && batch.Error == "" {
 		batch.Error = missing
 	}
-	batch.Failed = max(batch.Failed, len(left))
-	batch.Completed = min(batch.Completed, batch.Requests-batch.Failed)
+	batch.Completed = min(batch.Completed, batch.Requests-len(left))
+	batch.Failed = batch.Requests - batch.Completed
 	batch.Phase, batch.Over = Ended, time.Now()
 	b.deps.Logger.InfoContext(ctx, "a batch has ended", "batch", batch.ID, "model", batch.Model, "requests", batch.Requests, "without_result", len(left))
 	return b.deps.Store.Update(ctx, *batch)

@@ -529,6 +529,40 @@ func TestPollsThatFailEndABatchWhenThereAreTooMany(t *testing.T) {
 	})
 }
 
+// TestABatchThatHasEndedIsShownAsItEnded: earlier failures to ask for it are over, and its counts are those of its
+// results.
+func TestABatchThatHasEndedIsShownAsItEnded(t *testing.T) {
+	t.Parallel()
+	for missing, lacking := range map[string]string{"": "", "the batch has expired": "body 1"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t)
+			f.vendor.missing, f.vendor.hold = missing, true
+			f.vendor.reply = func(l line) provider.BatchResult {
+				if string(l.Body) == lacking {
+					return provider.BatchResult{}
+				}
+				return provider.BatchResult{Status: http.StatusOK, Body: l.Body}
+			}
+			b, stop := f.start("one")
+			defer stop()
+			time.AfterFunc(time.Minute, func() {
+				f.vendor.do(func() {
+					f.vendor.status = &provider.Error{Provider: "v", Class: provider.Transient, Status: 503, Message: "busy"}
+				})
+				time.Sleep(10 * time.Second)
+				f.vendor.do(func() { f.vendor.status, f.vendor.hold = nil, false })
+			})
+			f.carryAll(b, 3)
+			all, err := b.List(t.Context(), "p", "", 10)
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			assert.Equal(t, missing, all[0].Error)
+			assert.Equal(t, all[0].Requests, all[0].Completed+all[0].Failed)
+			assert.Equal(t, lacking == "", all[0].Completed == 3)
+		})
+	}
+}
+
 func TestABatchIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, cancel := range map[string]func(*testing.T, *batch.Batcher){

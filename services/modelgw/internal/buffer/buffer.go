@@ -47,10 +47,11 @@ func New() *Buffer {
 	return b
 }
 
-// Of returns a buffer with the bytes that write appends to it, for one user who must release it.
-func Of(write func(dst []byte) ([]byte, error)) (*Buffer, error) {
+// Of returns a buffer with the bytes that write appends to it, for one user who must release it. Room is how many there
+// will be, by a guess: a buffer that write need not grow is one of those that are kept.
+func Of(room int, write func(dst []byte) ([]byte, error)) (*Buffer, error) {
 	b := New()
-	b.Grow(least)
+	b.Grow(max(room, least))
 	written, err := write(b.Bytes)
 	if err != nil {
 		b.Release()

@@ -56,6 +56,7 @@ func do[R reply](
 		if !w.key.IsZero() {
 			stream, release := c.streams.Open(w.key)
 			defer release()
+			stream.Execute(attempt.Reissued)
 			call.Sink, call.OnRetry = stream, c.retries.of(w.key)
 		}
 		call.Origin.Reissued = attempt.Reissued > 0

@@ -7,17 +7,17 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
-// maxDrained bounds how much of a body that is too large is read and discarded. Most clients read the answer only after
-// they have sent the whole body, and lose it if the connection ends before.
-const maxDrained = 64 << 20
-
 // readBody reads a request's body, up to a bound. The caller must release it.
 func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, refuse(http.StatusUnsupportedMediaType, "the body is encoded as "+cut(coding)+"; send it as it is, without Content-Encoding")
+	}
 	b := buffer.New()
 	err := b.Fill(r.Body, r.ContentLength, most)
 	if err == nil {
@@ -27,7 +27,7 @@ func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 	if errors.Is(err, buffer.ErrTooLarge) {
 		// A client that sends such an Expect header does not send the body.
 		if asks := strings.EqualFold(r.Header.Get("Expect"), "100-continue"); !asks || r.ContentLength <= most {
-			_, _ = io.CopyN(io.Discard, r.Body, maxDrained) // The answer is the same on a failure.
+			_, _ = io.CopyN(io.Discard, r.Body, bound.DiscardedBytes) // The answer is the same on a failure.
 		}
 		return nil, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes", most))
 	}

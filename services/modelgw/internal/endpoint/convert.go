@@ -77,9 +77,8 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
 		x.out.Header().Set(modelHeader, answer.GetModel())
 	}
-	encoded, err := buffer.Of(func(dst []byte) ([]byte, error) {
-		return x.AppendResponse(dst, seal.Answer(answer.GetOutput(), x.about.Name), about)
-	})
+	output := seal.Answer(answer.GetOutput(), x.about.Name)
+	encoded, err := buffer.Of(dialect.OutputSize(output), func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, output, about) })
 	if err != nil {
 		return refuse(http.StatusBadGateway, err.Error())
 	}

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -30,8 +31,10 @@ type format struct {
 	passed []string
 	// queried are the members of the query that reach the vendor; nil is all.
 	queried []string
+	// paged selects what a list of models has by the query; nil if the format's lists are whole.
+	paged func(query url.Values, all []model) (page, error)
 	// list and entry write models.
-	list  func([]model) []byte
+	list  func(page) []byte
 	entry func(model) []byte
 }
 
@@ -114,6 +117,7 @@ var messages = &format{
 	mode:     anthropic.Mode,
 	idHeader: "Request-Id",
 	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
+	paged:    anthropicPage,
 	list:     anthropicModels,
 	entry:    anthropicModel,
 }
@@ -128,6 +132,7 @@ var generateContent = &format{
 	idHeader:    "X-Request-Id",
 	passed:      []string{"Accept", "User-Agent", googleClientHeader},
 	queried:     []string{altMember, "prettyPrint"},
+	paged:       geminiPage,
 	list:        geminiModels,
 	entry:       geminiModel,
 }

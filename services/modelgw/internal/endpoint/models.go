@@ -113,7 +113,14 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 			all = append(all, described(now, full, kind.Name, full))
 		}
 	}
-	return x.send(http.StatusOK, x.list(all))
+	list := page{models: all}
+	if x.paged != nil {
+		var err error
+		if list, err = x.paged(x.request.URL.Query(), all); err != nil {
+			return err
+		}
+	}
+	return x.send(http.StatusOK, x.list(list))
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
@@ -143,11 +150,11 @@ func writeEntries(w *jsonwrite.Writer, member string, models []model, entry func
 	w.EndList()
 }
 
-func openaiModels(models []model) []byte {
+func openaiModels(list page) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("object", "list")
-	writeEntries(&w, "data", models, openaiModel)
+	writeEntries(&w, "data", list.models, openaiModel)
 	w.EndObject()
 	return w.Bytes()
 }
@@ -163,11 +170,12 @@ func openaiModel(m model) []byte {
 	return w.Bytes()
 }
 
-func anthropicModels(models []model) []byte {
+func anthropicModels(list page) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
+	models := list.models
 	writeEntries(&w, "data", models, anthropicModel)
-	w.BoolMember("has_more", false)
+	w.BoolMember("has_more", list.more)
 	if len(models) > 0 {
 		w.TextMember("first_id", models[0].name)
 		w.TextMember("last_id", models[len(models)-1].name)
@@ -187,10 +195,13 @@ func anthropicModel(m model) []byte {
 	return w.Bytes()
 }
 
-func geminiModels(models []model) []byte {
+func geminiModels(list page) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
-	writeEntries(&w, "models", models, geminiModel)
+	writeEntries(&w, "models", list.models, geminiModel)
+	if list.more {
+		w.TextMember("nextPageToken", list.models[len(list.models)-1].name)
+	}
 	w.EndObject()
 	return w.Bytes()
 }

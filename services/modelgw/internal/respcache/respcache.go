@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +58,9 @@ func ParseExpiry(text string) (time.Duration, error) {
 	unit, known := units[text[last]]
 	if err != nil || !known {
 		return 0, fmt.Errorf("invalid expiry %q: write an integer and s, m, h, D, W, M or Y, such as 12h or 1W", text)
+	}
+	if n > int64(math.MaxInt64/unit) {
+		return 0, fmt.Errorf("expiry %q is longer than 292 years: write never", text)
 	}
 	return time.Duration(n) * unit, nil
 }

@@ -2,28 +2,24 @@ package respcache_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
-// Answers that were kept before messages said who can read their seals are found by those that say it.
-func TestWhoReadsASealIsNoPartOfADigest(t *testing.T) {
+func TestAnExpiryIsNeverLessThanItSays(t *testing.T) {
 	t.Parallel()
-	m := chat.Assistant("")
-	m.Content = chat.ListContent(chat.SealedPart("seal", nil))
-	before, err := respcache.Digest(m)
-	require.NoError(t, err)
-	m.GetContent().GetList().GetParts()[0].GetReasoning().SealedBy = "anthropic/claude"
-	after, err := respcache.Digest(m)
-	require.NoError(t, err)
-	assert.Equal(t, before, after)
-	assert.Equal(t, "anthropic/claude", m.GetContent().GetList().GetParts()[0].GetReasoning().GetSealedBy(), "the message stays as it is")
-	m.GetContent().GetList().GetParts()[0].GetReasoning().Reasoning = "another"
-	other, err := respcache.Digest(m)
-	require.NoError(t, err)
-	assert.NotEqual(t, before, other)
+	const year = 365 * 24 * time.Hour
+	for text, want := range map[string]time.Duration{"292Y": 292 * year, "2147483647s": 2147483647 * time.Second, "0s": 0} {
+		got, err := respcache.ParseExpiry(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"293Y", "2147483647Y", "2147483647D"} {
+		_, err := respcache.ParseExpiry(text)
+		assert.ErrorContains(t, err, "write never", text)
+	}
 }

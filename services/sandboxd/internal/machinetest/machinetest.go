@@ -70,7 +70,11 @@ func Run(t testing.TB, m Machine) (output string, code int) {
 	cmd := exec.CommandContext(ctx, emulator, "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio",
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", cpus, "-m", memory,
 		"-kernel", kernel, "-initrd", initrd, "-append", commandLine)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // A test run that is killed leaves no machine.
+	// A test run that is killed leaves no machine. The signal comes when the thread that started it ends, so the thread
+	// stays, which others would end: a test of namespaces spoils its thread.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	console, err := cmd.CombinedOutput()
 	output = string(bytes.ReplaceAll(console, []byte("\r"), nil))
 	require.NoError(t, errors.Join(ctx.Err(), err), "the machine did not end by itself; its console:\n%s", output)

@@ -2,10 +2,12 @@
 // cursor.
 //
 // The pieces of the current attempt are kept until the call ends; afterwards only its result counts. A cursor of a
-// stream is (attempt, offset): a watcher of an earlier attempt is notified of the restart.
+// stream is (execution, attempt, offset): a watcher of an earlier attempt, or of one that a dead process made, is
+// notified of the restart.
 package answerlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +28,19 @@ const pieceBytes = 64
 
 // Place is a place in a stream. The zero value is before everything.
 type Place struct {
-	// Attempt is the attempt, from 1; Offset is how many of its pieces are known.
+	// Execution counts the earlier executions of the call, which were lost with their processes or cut short.
+	Execution int
+	// Attempt is the attempt within the execution, from 1; Offset is how many of its pieces are known.
 	Attempt, Offset int
 }
 
 // String returns the place as a cursor.
-func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Attempt, p.Offset) }
+func (p Place) String() string { return fmt.Sprintf("%d.%d.%d", p.Execution, p.Attempt, p.Offset) }
+
+// before reports whether the attempt of p precedes that of other.
+func (p Place) before(other Place) bool {
+	return cmp.Or(cmp.Compare(p.Execution, other.Execution), cmp.Compare(p.Attempt, other.Attempt)) < 0
+}
 
 // ParsePlace reads a cursor; empty is the zero place.
 func ParsePlace(cursor string) (Place, error) {
@@ -40,7 +49,8 @@ func ParsePlace(cursor string) (Place, error) {
 		return p, nil
 	}
 	var rest string
-	if n, _ := fmt.Sscanf(cursor+" ", "%d.%d%s", &p.Attempt, &p.Offset, &rest); n != 2 || p.Attempt < 0 || p.Offset < 0 {
+	n, _ := fmt.Sscanf(cursor+" ", "%d.%d.%d%s", &p.Execution, &p.Attempt, &p.Offset, &rest)
+	if n != 3 || min(p.Execution, p.Attempt, p.Offset) < 0 {
 		return Place{}, errors.New("is no cursor of this stream")
 	}
 	return p, nil
@@ -48,13 +58,22 @@ func ParsePlace(cursor string) (Place, error) {
 
 // Stream is the answer of one call as it arrives. It is a generate.Sink; its other methods are safe for concurrent use.
 type Stream struct {
-	mu      sync.Mutex
-	attempt int
+	mu sync.Mutex
+	// attempt is the current attempt; its offset is 0.
+	attempt Place
 	// model is that of the attempt.
 	model   string
 	pieces  []*modelv1.GenerateDelta
 	bytes   int
 	changed chan struct{} // created by waiting callers, closed and removed on a change
+}
+
+// Execute begins an execution of the call, after so many earlier ones.
+func (s *Stream) Execute(earlier int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempt = Place{Execution: earlier}
+	s.model, s.pieces, s.bytes = "", nil, 0
 }
 
 // Started implements generate.Sink.
@@ -66,7 +85,7 @@ func (s *Stream) Restart(attempt int, model string) { s.begin(attempt, model) }
 func (s *Stream) begin(attempt int, model string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempt, s.model, s.pieces, s.bytes = attempt, model, nil, 0
+	s.attempt.Attempt, s.model, s.pieces, s.bytes = attempt, model, nil, 0
 	s.wake()
 }
 
@@ -93,19 +112,20 @@ func (s *Stream) wake() {
 
 // next returns what follows a place: a new attempt at a model, with or without pieces, or more pieces of it. If there is
 // nothing yet, it returns a channel that is closed on a change.
-func (s *Stream) next(p Place) (attempt int, model string, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
+func (s *Stream) next(p Place) (attempt Place, model string, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.attempt > p.Attempt:
+	case s.attempt.Attempt == 0: // It has not begun.
+	case p.before(s.attempt):
 		return s.attempt, s.model, s.pieces, nil
-	case s.attempt == p.Attempt && len(s.pieces) > p.Offset:
+	case !s.attempt.before(p) && len(s.pieces) > p.Offset:
 		return s.attempt, s.model, s.pieces[p.Offset:], nil
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	return 0, "", nil, s.changed
+	return Place{}, "", nil, s.changed
 }
 
 // Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all earlier
@@ -127,9 +147,9 @@ func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) it
 				}
 				continue
 			}
-			if attempt > at.Attempt {
-				event := begins(at, attempt, model)
-				at = Place{Attempt: attempt}
+			if at.before(attempt) {
+				event := begins(at, attempt.Attempt, model)
+				at = attempt
 				event.Cursor = at.String()
 				if !yield(event) {
 					return

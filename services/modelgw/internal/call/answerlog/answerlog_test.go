@@ -48,13 +48,37 @@ func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 	s.Delta(text("b"))
 	s.Delta(text("c"))
 	for cursor, want := range map[string][]string{
-		"":    {"started 2.0", "b 2.1", "c 2.2"},
-		"1.0": {"started 2.0", "b 2.1", "c 2.2"},
-		"1.1": {"restart 2.0", "b 2.1", "c 2.2"},
-		"2.0": {"b 2.1", "c 2.2"},
-		"2.1": {"c 2.2"},
-		"2.2": nil,
-		"9.9": nil,
+		"":      {"started 0.2.0", "b 0.2.1", "c 0.2.2"},
+		"0.1.0": {"started 0.2.0", "b 0.2.1", "c 0.2.2"},
+		"0.1.1": {"restart 0.2.0", "b 0.2.1", "c 0.2.2"},
+		"0.2.0": {"b 0.2.1", "c 0.2.2"},
+		"0.2.1": {"c 0.2.2"},
+		"0.2.2": nil,
+		"9.9.9": nil,
+	} {
+		place, err := answerlog.ParsePlace(cursor)
+		require.NoError(t, err)
+		assert.Equal(t, want, events(s, closed(), place), "from %q", cursor)
+	}
+}
+
+// TestAWatcherOfALostExecutionSeesTheRestart: what a dead process streamed is no beginning of its successor's answer.
+func TestAWatcherOfALostExecutionSeesTheRestart(t *testing.T) {
+	t.Parallel()
+	s := &answerlog.Stream{}
+	s.Execute(1)
+	for _, cursor := range []string{"", "0.1.1"} {
+		place, err := answerlog.ParsePlace(cursor)
+		require.NoError(t, err)
+		assert.Empty(t, events(s, closed(), place), "it has not begun, from %q", cursor)
+	}
+	s.Started(1, "v/m")
+	s.Delta(text("a"))
+	s.Delta(text("b"))
+	for cursor, want := range map[string][]string{
+		"0.1.1": {"restart 1.1.0", "a 1.1.1", "b 1.1.2"},
+		"0.7.1": {"restart 1.1.0", "a 1.1.1", "b 1.1.2"},
+		"1.1.1": {"b 1.1.2"},
 	} {
 		place, err := answerlog.ParsePlace(cursor)
 		require.NoError(t, err)
@@ -76,7 +100,7 @@ func TestAWatcherSeesWhatComes(t *testing.T) {
 			s.Delta(text(piece))
 		}
 		close(over) // the last piece came just before
-		assert.Equal(t, []string{"started 1.0", "a 1.1", "b 1.2", "c 1.3"}, <-seen)
+		assert.Equal(t, []string{"started 0.1.0", "a 0.1.1", "b 0.1.2", "c 0.1.3"}, <-seen)
 	})
 }
 
@@ -94,13 +118,13 @@ func TestAnAnswerThatIsTooLongIsNotKept(t *testing.T) {
 
 func TestCursorsThatAreNoneAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, cursor := range []string{"x", "1", "1.", ".1", "-1.2", "1.-2", "1.2.3", "1.2x", "1,2"} {
+	for _, cursor := range []string{"x", "1", "1.2", "1.2.", ".1.2", "-1.2.3", "1.-2.3", "1.2.-3", "1.2.3.4", "1.2.3x", "1,2,3"} {
 		_, err := answerlog.ParsePlace(cursor)
 		require.Error(t, err, cursor)
 	}
-	place, err := answerlog.ParsePlace(answerlog.Place{Attempt: 3, Offset: 41}.String())
+	place, err := answerlog.ParsePlace(answerlog.Place{Execution: 2, Attempt: 3, Offset: 41}.String())
 	require.NoError(t, err)
-	assert.Equal(t, answerlog.Place{Attempt: 3, Offset: 41}, place)
+	assert.Equal(t, answerlog.Place{Execution: 2, Attempt: 3, Offset: 41}, place)
 }
 
 func TestStreamsAreForgottenWhenNobodyUsesThem(t *testing.T) {

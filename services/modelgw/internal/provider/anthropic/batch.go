@@ -112,32 +112,32 @@ var endings = map[string]string{"canceled": "the batch was cancelled", "expired"
 
 // Results implements [provider.BatchAPI].
 func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
-	return b.client.ReadLines(ctx, b.base+"/"+url.PathEscape(s.ID)+"/results", func(line []byte) error {
-		var read struct {
-			ID     string `json:"custom_id"`
-			Result struct {
-				Type    string          `json:"type"`
-				Message json.RawMessage `json:"message"`
-				Error   json.RawMessage `json:"error"`
-			} `json:"result"`
-		}
-		if json.Unmarshal(line, &read) != nil || read.ID == "" {
-			return nil // Its request has no result.
-		}
-		result := provider.BatchResult{ID: read.ID}
-		switch read.Result.Type {
-		case "succeeded":
-			result.Status, result.Body = http.StatusOK, read.Result.Message
-		case "errored":
-			result.Status, result.Body = statusOf(read.Result.Error), read.Result.Error
-		default:
-			result.Body = []byte(endings[read.Result.Type])
-			if len(result.Body) == 0 {
-				return nil
-			}
-		}
-		return each(b.client.Redact(result))
-	})
+	return b.client.ReadResults(ctx, b.base+"/"+url.PathEscape(s.ID)+"/results", resultOf, each)
+}
+
+// resultOf reads a line of results; false if it is none.
+func resultOf(line []byte) (provider.BatchResult, bool) {
+	var read struct {
+		ID     string `json:"custom_id"`
+		Result struct {
+			Type    string          `json:"type"`
+			Message json.RawMessage `json:"message"`
+			Error   json.RawMessage `json:"error"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(line, &read) != nil || read.ID == "" {
+		return provider.BatchResult{}, false
+	}
+	result := provider.BatchResult{ID: read.ID}
+	switch read.Result.Type {
+	case "succeeded":
+		result.Status, result.Body = http.StatusOK, read.Result.Message
+	case "errored":
+		result.Status, result.Body = statusOf(read.Result.Error), read.Result.Error
+	default:
+		result.Body = []byte(endings[read.Result.Type])
+	}
+	return result, true
 }
 
 // statusOf is the status with which the API refuses a plain request for the same reason.

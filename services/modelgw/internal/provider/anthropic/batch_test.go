@@ -23,7 +23,7 @@ func TestBatches(t *testing.T) {
 			require.NoError(t, err)
 			return vendor, url, p
 		},
-		Path: "/v1/messages", Header: http.Header{"Anthropic-Beta": {"one,two"}}, Answer: `{"id":"m1","content":[]}`,
+		Path: "/v1/messages", Lines: true, Header: http.Header{"Anthropic-Beta": {"one,two"}}, Answer: `{"id":"m1","content":[]}`,
 		Refusal: `{"type":"error","error":{"type":"invalid_request_error","message":"bad"}}`,
 	})
 }

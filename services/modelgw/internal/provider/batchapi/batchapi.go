@@ -12,8 +12,8 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
-	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
@@ -72,9 +72,14 @@ func (c *Client) document(ctx context.Context, method, url string, header http.H
 		return transport.Broken(ctx, c.Exchange.Provider, err)
 	}
 	if err := json.Unmarshal(read.Bytes, into); err != nil {
-		return c.Unreadable(err)
+		return c.Unreadable(noDocument(err))
 	}
 	return nil
+}
+
+// noDocument is the fault of an answer that is not JSON of the expected form.
+func noDocument(err error) error {
+	return &dialect.MalformedError{Answer: "document of the batch API", Cause: err}
 }
 
 // Unreadable is the failure of an answer that is not what it should be. It may be another one next time.
@@ -115,17 +120,32 @@ func (c *Client) Do(ctx context.Context, method, url string, header http.Header,
 	return nil, c.Exchange.Refused(answer.StatusCode, answer.Header, read.Bytes)
 }
 
-// ReadLines reads a file of JSON lines and calls each for every line with a document, which is valid until each
-// returns. Lines that are too long are skipped: their requests have no result.
-func (c *Client) ReadLines(ctx context.Context, url string, each func(line []byte) error) error {
+// ReadResults reads a file of JSON lines and calls each for every result, without the secrets of the account if it is a
+// failure. parse reports whether a line is a result; other lines, and those that are too long, are skipped: their
+// requests have no result. A file with lines of which none is a result is not the one that was asked for, and fails as
+// an answer that may be another one next time.
+func (c *Client) ReadResults(ctx context.Context, url string, parse func(line []byte) (provider.BatchResult, bool), each func(provider.BatchResult) error) error {
 	answer, err := c.Do(ctx, http.MethodGet, url, http.Header{}, Content{})
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
-	return lines(answer.Body, provider.DefaultMaxAnswerBytes, each, func(err error) error {
+	read, found := 0, 0
+	err = lines(answer.Body, provider.DefaultMaxAnswerBytes, func(line []byte) error {
+		read++
+		result, ok := parse(line)
+		if !ok {
+			return nil
+		}
+		found++
+		return each(c.Redact(result))
+	}, func(err error) error {
 		return transport.Broken(ctx, c.Exchange.Provider, err)
 	})
+	if err == nil && read > 0 && found == 0 {
+		return c.Unreadable(errors.New("the file of results has no result"))
+	}
+	return err
 }
 
 // lines calls each for the lines of a stream, without those longer than a bound. A failure of the stream goes through
@@ -192,5 +212,10 @@ func Gone(err error) bool {
 	return ok && (failure.Status == http.StatusConflict || failure.Status == http.StatusBadRequest)
 }
 
-// Join joins a few reasons for people.
-func Join(words, why string) string { return strings.TrimSuffix(words+": "+why, ": ") }
+// Join joins a few reasons for people; either may be empty.
+func Join(words, why string) string {
+	if words == "" || why == "" {
+		return words + why
+	}
+	return words + ": " + why
+}

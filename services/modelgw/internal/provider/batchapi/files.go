@@ -158,7 +158,7 @@ func (m *moment) UnmarshalJSON(raw []byte) error {
 
 // Find implements [provider.BatchAPI].
 func (f *Files) Find(ctx context.Context, b provider.BatchIntent) (string, error) {
-	input := ""
+	inputs := map[string]bool{}
 	if f.Dialect.ByFile {
 		var files struct {
 			Data []struct {
@@ -171,10 +171,10 @@ func (f *Files) Find(ctx context.Context, b provider.BatchIntent) (string, error
 		}
 		for _, file := range files.Data {
 			if file.Name == b.Key+".jsonl" {
-				input = file.ID
+				inputs[file.ID] = true // There are several if a crash came between a file and its batch.
 			}
 		}
-		if input == "" {
+		if len(inputs) == 0 {
 			return "", nil
 		}
 	}
@@ -197,11 +197,11 @@ func (f *Files) Find(ctx context.Context, b provider.BatchIntent) (string, error
 			target = &page.Data
 		}
 		if err := json.Unmarshal(all, target); err != nil {
-			return "", f.Client.Unreadable(err)
+			return "", f.Client.Unreadable(noDocument(err))
 		}
 		old := false
 		for _, found := range page.Data {
-			if found.Metadata[keyMember] == b.Key || input != "" && found.Input == input {
+			if found.Metadata[keyMember] == b.Key || inputs[found.Input] {
 				return found.ID, nil
 			}
 			made := time.Time(found.Created)
@@ -272,13 +272,7 @@ func (j job) faults() string {
 // Results implements [provider.BatchAPI].
 func (f *Files) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
 	for _, file := range s.Sources {
-		err := f.Client.ReadLines(ctx, f.Base+"/files/"+url.PathEscape(file)+"/content", func(line []byte) error {
-			if result, ok := resultOf(line); ok {
-				return each(f.Client.Redact(result))
-			}
-			return nil
-		})
-		if err != nil {
+		if err := f.Client.ReadResults(ctx, f.Base+"/files/"+url.PathEscape(file)+"/content", resultOf, each); err != nil {
 			return err
 		}
 	}
@@ -309,7 +303,7 @@ func resultOf(line []byte) (provider.BatchResult, bool) {
 		Code    json.RawMessage `json:"code"`
 		Message string          `json:"message"`
 	}
-	if json.Unmarshal(read.Error, &fault) != nil {
+	if json.Unmarshal(read.Error, &fault) != nil && json.Unmarshal(read.Error, &fault.Message) != nil {
 		fault.Message = string(read.Error)
 	}
 	code := strings.Trim(string(fault.Code), `"`)

@@ -125,7 +125,7 @@ func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, enco
 func (x *Exchange) Attempt(
 	r *provider.Request, encode func(dst []byte) ([]byte, error), run func(body *buffer.Buffer) (output *modelv1.ModelOutput, raw []byte, err error),
 ) (*provider.Response, error) {
-	body, err := x.Encode(encode)
+	body, err := x.encode(dialect.Size(r.Messages, r.Tools), encode)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,12 @@ func (x *Exchange) Attempt(
 // Encode returns the body of a request, which the caller must release. A request that the dialect cannot express fails
 // with CAPABILITY_UNSUPPORTED.
 func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buffer, error) {
-	body, err := buffer.Of(encode)
+	return x.encode(0, encode)
+}
+
+// encode is Encode with a guess of the body's length.
+func (x *Exchange) encode(room int, encode func(dst []byte) ([]byte, error)) (*buffer.Buffer, error) {
+	body, err := buffer.Of(room, encode)
 	if err == nil {
 		return body, nil
 	}

@@ -215,7 +215,7 @@ func count(n json.Number) int {
 func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
 	for _, file := range s.Sources {
 		address := b.downloads + url.PathEscape(strings.TrimPrefix(file, "files/")) + ":download?alt=media"
-		if err := b.client.ReadLines(ctx, address, func(line []byte) error { return b.result(line, each) }); err != nil {
+		if err := b.client.ReadResults(ctx, address, resultOf, each); err != nil {
 			return err
 		}
 	}
@@ -226,20 +226,23 @@ func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func
 		if !answersOf[path] {
 			return nil
 		}
-		return b.result(value, each)
+		if result, ok := resultOf(value); ok {
+			return each(b.client.Redact(result))
+		}
+		return nil
 	})
 }
 
-// result calls each for the answer in a document, if it is one.
-func (b *batches) result(document []byte, each func(provider.BatchResult) error) error {
+// resultOf reads the answer to a request; false if the document is none.
+func resultOf(document []byte) (provider.BatchResult, bool) {
 	var answer answeredRequest
 	if json.Unmarshal(document, &answer) != nil {
-		return nil
+		return provider.BatchResult{}, false
 	}
 	result := provider.BatchResult{ID: cmp.Or(answer.Key, answer.Metadata.Key), Status: http.StatusOK, Body: answer.Response}
 	switch {
 	case result.ID == "":
-		return nil
+		return result, false
 	case len(answer.Response) > 0:
 	case len(answer.Error) > 0:
 		result.Status, result.Body = http.StatusInternalServerError, fmt.Appendf(nil, `{"error":%s}`, answer.Error)
@@ -250,9 +253,9 @@ func (b *batches) result(document []byte, each func(provider.BatchResult) error)
 			result.Status = statusOf(said.Code)
 		}
 	default:
-		return nil
+		result.Status = 0
 	}
-	return each(b.client.Redact(result))
+	return result, true
 }
 
 // codes are the statuses of HTTP by the codes of gRPC, with which a batch reports failures.

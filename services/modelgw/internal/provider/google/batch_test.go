@@ -29,7 +29,7 @@ func TestBatches(t *testing.T) {
 					require.NoError(t, err)
 					return vendor, url, p
 				},
-				Path: "/v1beta/models/gemini-2.5-flash:generateContent", Answer: `{"id":"c1"}`, Refusal: `{"error":{"code":400,"message":"bad"}}`,
+				Path: "/v1beta/models/gemini-2.5-flash:generateContent", Lines: name == "files", Answer: `{"id":"c1"}`, Refusal: `{"error":{"code":400,"message":"bad"}}`,
 			})
 		})
 	}

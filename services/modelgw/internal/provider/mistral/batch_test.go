@@ -22,6 +22,6 @@ func TestBatches(t *testing.T) {
 			require.NoError(t, err)
 			return vendor, url, p
 		},
-		Path: "/chat/completions", Answer: `{"id":"c1"}`, Refusal: `{"error":{"code":400,"message":"bad"}}`,
+		Path: "/chat/completions", Lines: true, Answer: `{"id":"c1"}`, Refusal: `{"error":{"code":400,"message":"bad"}}`,
 	})
 }

@@ -26,7 +26,7 @@ func TestBatches(t *testing.T) {
 					require.NoError(t, err)
 					return vendor, url, p
 				},
-				Path: path, Answer: `{"id":"c1","choices":[]}`, Refusal: `{"error":{"message":"bad","type":"invalid_request_error"}}`,
+				Path: path, Lines: true, Answer: `{"id":"c1","choices":[]}`, Refusal: `{"error":{"message":"bad","type":"invalid_request_error"}}`,
 			})
 		})
 	}

@@ -17,7 +17,7 @@ func TestBatchesOfTogether(t *testing.T) {
 			vendor, url := providertest.TogetherBatches(t)
 			return vendor, url, openAt(t, "together", "m", url, "")
 		},
-		Path: "/chat/completions", Answer: `{"id":"c1"}`, Refusal: `{"error":{"message":"bad"}}`,
+		Path: "/chat/completions", Lines: true, Answer: `{"id":"c1"}`, Refusal: `{"error":{"message":"bad"}}`,
 	})
 }
 

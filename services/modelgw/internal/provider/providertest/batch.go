@@ -30,6 +30,8 @@ type BatchVendor struct {
 	End string
 	// Garbage are lines among the results that are no results.
 	Garbage []string
+	// Instead is answered in place of the results.
+	Instead string
 	// FailStatus is how many of the next questions for the state of a batch fail.
 	FailStatus int
 	// LoseCreate is how many of the next batches are taken without an answer.
@@ -142,6 +144,8 @@ type BatchHarness struct {
 	Header http.Header
 	// Answer is an answer of the API to a plain request, as JSON, and Refusal one with another status than 200.
 	Answer, Refusal string
+	// Lines is an API whose results are lines of a file.
+	Lines bool
 	// InSteps is an API whose batches are made first and get their requests afterwards, so that one whose answer was lost
 	// is completed by Submit instead of being found.
 	InSteps bool
@@ -155,8 +159,10 @@ func RunBatch(t *testing.T, h BatchHarness) {
 		"a batch that has expired":                 batchExpired,
 		"a batch is cancelled":                     batchCancelled,
 		"lines that are no results":                batchGarbage,
+		"results that are something else":          batchNoResults,
 		"a large answer":                           batchLarge,
 		"a batch whose answer was lost is found":   batchFound,
+		"a batch sent again is found":              batchFoundAgain,
 		"a batch that was never made is not found": batchNotFound,
 		"a refused batch":                          batchRefused,
 		"a question that fails":                    batchStatusFails,
@@ -323,6 +329,22 @@ func batchGarbage(t *testing.T, h BatchHarness) {
 	assert.Len(t, b.results(b.status(b.submit())), 3)
 }
 
+// A page of a proxy, or an error, in place of the results is a failure that may pass: the vendor has the answers.
+func batchNoResults(t *testing.T, h BatchHarness) {
+	b := h.trial(t)
+	s := b.status(b.submit())
+	if !h.Lines {
+		return
+	}
+	for _, page := range []string{"<html>\n<body>Bad gateway</body>", `{"error":{"message":"try again"}}`} {
+		b.vendor.Do(func(v *BatchVendor) { v.Instead = page })
+		err := b.batch.API.Results(t.Context(), s, func(provider.BatchResult) error { return nil })
+		assert.Equal(t, provider.Transient, provider.ClassOfError(err), "%v", err)
+	}
+	b.vendor.Do(func(v *BatchVendor) { v.Instead = "" })
+	assert.Len(t, b.results(s), 3)
+}
+
 func batchLarge(t *testing.T, h BatchHarness) {
 	b := h.trial(t)
 	large := `{"id":"` + strings.Repeat("x", 3<<20) + `"}`
@@ -358,6 +380,24 @@ func batchFound(t *testing.T, h BatchHarness) {
 		require.NoError(t, err)
 		assert.Empty(t, id)
 	}
+}
+
+// The first attempt to send the batch may leave behind a part of it, such as a file.
+func batchFoundAgain(t *testing.T, h BatchHarness) {
+	b := h.trial(t)
+	b.vendor.Do(func(v *BatchVendor) { v.Refuse = "not now" })
+	_, err := b.batch.API.Submit(t.Context(), b.intent, b.lines)
+	require.Error(t, err)
+	b.vendor.Do(func(v *BatchVendor) { v.Refuse = "" })
+	made := b.submit()
+	b.vendor.Do(func(v *BatchVendor) { v.Refuse = "not now" })
+	_, err = b.batch.API.Submit(t.Context(), b.intent, b.lines)
+	if !h.InSteps { // There the batch is there already.
+		require.Error(t, err)
+	}
+	id, err := b.batch.API.Find(t.Context(), b.intent)
+	require.NoError(t, err)
+	assert.Equal(t, made, id)
 }
 
 func batchNotFound(t *testing.T, h BatchHarness) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -54,8 +55,8 @@ func fileBatches(t testing.TB, style fileStyle) (*BatchVendor, string) {
 	handle("POST /v1"+style.jobs, func(w http.ResponseWriter, r *http.Request) { v.createFileBatch(w, r, style) })
 	handle("GET /v1/files", func(w http.ResponseWriter, _ *http.Request) {
 		all := []object{}
-		for id, name := range v.names {
-			all = append(all, object{"id": id, "filename": name})
+		for _, id := range slices.Backward(slices.Sorted(maps.Keys(v.names))) {
+			all = append(all, object{"id": id, "filename": v.names[id]})
 		}
 		sendJSON(w, object{"data": all})
 	})
@@ -287,6 +288,10 @@ func (v *BatchVendor) googleFiles(handle func(pattern string, do func(w http.Res
 			http.Error(w, `{"error":{"code":404,"message":"no such file"}}`, http.StatusNotFound)
 			return
 		}
+		if v.Instead != "" {
+			_, _ = io.WriteString(w, v.Instead)
+			return
+		}
 		for _, line := range v.Garbage {
 			_, _ = fmt.Fprintln(w, line)
 		}
@@ -367,6 +372,10 @@ func (v *BatchVendor) openAI(b *VendorBatch) object {
 
 // writeOpenAI writes the answers of a batch, or its failures.
 func (v *BatchVendor) writeOpenAI(w http.ResponseWriter, b *VendorBatch, failures bool) {
+	if v.Instead != "" {
+		_, _ = io.WriteString(w, v.Instead)
+		return
+	}
 	for _, line := range v.Garbage {
 		_, _ = fmt.Fprintln(w, line)
 	}
@@ -444,6 +453,10 @@ func AnthropicBatches(t testing.TB) (*BatchVendor, string) {
 	})
 	handle("GET /v1/messages/batches/{id}/results", func(w http.ResponseWriter, r *http.Request) {
 		b := v.find(r.PathValue("id"))
+		if v.Instead != "" {
+			_, _ = io.WriteString(w, v.Instead)
+			return
+		}
 		for _, line := range v.Garbage {
 			_, _ = fmt.Fprintln(w, line)
 		}

@@ -36,7 +36,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 	t.Cleanup(client.CloseIdleConnections)
 	for _, size := range []int{0, 1, 2_000, 3 << 10, 3<<10 + 1, 4 << 10, 100_000, 3 << 20} {
 		text := strings.Repeat("x", size)
-		b, err := buffer.Of(func(dst []byte) ([]byte, error) { return append(dst, text...), nil })
+		b, err := buffer.Of(0, func(dst []byte) ([]byte, error) { return append(dst, text...), nil })
 		require.NoError(t, err)
 		post, err := transport.NewPost(t.Context(), server.URL, b)
 		require.NoError(t, err)
