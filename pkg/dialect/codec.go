@@ -9,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -120,6 +121,15 @@ type TokenCounter interface {
 	ParseCountRequest(body []byte) (*Request, error)
 	// AppendCountResponse appends the answer to it to dst.
 	AppendCountResponse(dst []byte, tokens int64) []byte
+}
+
+// Reopener is implemented by codecs of formats whose clients may hold envelopes ([Seal]).
+type Reopener interface {
+	// Reopen returns a client's request in which the server gets, in place of each envelope, what take makes of the
+	// reasoning within: sealed reasoning as the server sealed it, open reasoning as the format has that of others, or
+	// nothing for nil. All other bytes stay; a request without envelopes is returned itself. Equal requests give equal
+	// bytes. SignCalls means that the server demands a seal of each call.
+	Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, signCalls bool) []byte
 }
 
 // Format is the name of a format and its terms.

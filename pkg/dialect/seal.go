@@ -1,41 +1,81 @@
 package dialect
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 )
 
 // Clients send the sealed form of reasoning back unchanged. Reasoning in another form than the client's vendor's is
-// sealed whole, so that its own provider can accept it again.
+// sealed whole, so that its own provider can accept it again: it is in an envelope, a text.
 
-// ownSeal begins reasoning that was sealed here.
-const ownSeal = "evalfleet:"
+const (
+	// envelope begins every envelope. What follows is the content in base64, after the form if that is not the first.
+	envelope = "evalfleet:"
+	// form is the form of envelopes that are made now, whose content says who can read the seal.
+	form = "2:"
+)
 
-// Seal returns reasoning as a text that is sealed reasoning to a client.
+// encodedEnvelope begins every envelope in base64.
+var encodedEnvelope = []byte(base64.StdEncoding.EncodeToString([]byte(envelope[:9])))
+
+const (
+	// AnySealer is who can read a seal of which nothing is known: envelopes of the first form do not say it.
+	AnySealer = "any"
+	// NoSealer is who can read an envelope that is not understood here.
+	NoSealer = "none"
+)
+
+// Seal returns reasoning as a text that is sealed reasoning to a client. Reasoning that is in an envelope already has
+// that.
 func Seal(part *contentv1.Content) string {
+	if text := part.GetReasoning().GetReasoning(); Unseal(text) != nil {
+		return text
+	}
 	message, err := proto.MarshalOptions{Deterministic: true}.Marshal(part)
 	if err != nil {
 		return "" // A text is not valid UTF-8; what is readable of it is beside the seal.
 	}
-	return ownSeal + base64.StdEncoding.EncodeToString(message)
+	return envelope + form + base64.StdEncoding.EncodeToString(message)
 }
 
 // Unseal returns the reasoning that Seal has sealed; nil for any other text.
 func Unseal(sealed string) *contentv1.Content {
-	encoded, own := strings.CutPrefix(sealed, ownSeal)
+	encoded, own := strings.CutPrefix(sealed, envelope)
 	if !own {
 		return nil
 	}
+	encoded, current := strings.CutPrefix(encoded, form)
 	message, err := base64.StdEncoding.DecodeString(encoded)
 	part := &contentv1.Content{}
 	if err != nil || proto.Unmarshal(message, part) != nil || part.GetReasoning() == nil {
 		return nil
 	}
+	if !current {
+		part.GetReasoning().SealedBy = AnySealer
+	}
 	return part
+}
+
+// Enveloped returns the reasoning whose seal is a text, if that is an envelope; else nil. Readable is what came beside
+// the text. Of an envelope that is not understood, such as that of a later version, nothing else is known.
+func Enveloped(text string, readable *string) *contentv1.Content {
+	part := Unseal(text)
+	if part == nil && strings.HasPrefix(text, envelope) {
+		part = chat.SealedPart(text, readable)
+		part.GetReasoning().SealedBy = NoSealer
+	}
+	return part
+}
+
+// HasEnvelope reports whether a document may have an envelope in it, as a text or as bytes in base64.
+func HasEnvelope(doc []byte) bool {
+	return bytes.Contains(doc, []byte(envelope)) || bytes.Contains(doc, encodedEnvelope)
 }
 
 // Readable is the text of reasoning that a person can read.

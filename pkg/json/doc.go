@@ -6,6 +6,8 @@
 //     Dialects use it for requests, responses and stream events.
 //   - jsonscan finds single members of a document without decoding it. Use it to route or bound a document that is
 //     passed on unchanged.
+//   - jsonedit exchanges single values deep within a document and keeps all other bytes. Use it for a document that is
+//     passed on as it was written, but for these.
 //   - jsonwrite encodes by appending, in the order of the calls. Use it where the bytes must be the same in every run:
 //     requests to providers, hashed documents, logs.
 //   - orderedjson decodes any document to a tree that keeps the order of members and the digits of numbers. Use it to

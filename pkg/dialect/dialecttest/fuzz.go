@@ -14,12 +14,13 @@ import (
 )
 
 // FuzzParseRequest checks that no client's body makes the reader panic, and that a parsed request can be encoded again,
-// or is refused as inexpressible in the format.
+// or is refused as inexpressible in the format. A body without its envelopes is JSON as before.
 func FuzzParseRequest(f *testing.F, h Harness) {
 	for _, body := range append(h.Requests, string(appendRequest(f, h, conversation())), `[`, `{"model":1}`) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		checkReopened(t, h.Codec, body)
 		r, err := h.Codec.ParseRequest(body)
 		if err != nil {
 			if _, ok := errors.AsType[*dialect.RequestError](err); !ok {

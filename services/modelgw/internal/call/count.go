@@ -81,7 +81,7 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		return 0
 	}
 	config := &modelv1.GenerateConfig{}
-	conversation, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Config: config, Addresses: true}, provider.CapabilitiesOf(n.model.Provider, config))
+	conversation, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Config: config, Addresses: true}, n.model.CapabilitiesOf(config))
 	if err != nil {
 		n.err = err
 		return 0

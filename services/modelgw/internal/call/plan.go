@@ -117,7 +117,7 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {
 		given.Config, withheld = ofAnother(chat.Merge(given.Config))
 	}
-	conversation, err := prepare.Prepare(given, provider.CapabilitiesOf(model.Provider, given.Config))
+	conversation, err := prepare.Prepare(given, model.CapabilitiesOf(given.Config))
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/seal"
 )
 
 // convert answers a request through the canonical form.
@@ -24,6 +25,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		return err
 	}
 	x.address.complete(a)
+	seal.Receive(a.Messages, x.about.Name)
 	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
@@ -75,7 +77,8 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
 		x.out.Header().Set(modelHeader, answer.GetModel())
 	}
-	encoded, err := buffer.Of(dialect.OutputSize(answer.GetOutput()), func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, answer.GetOutput(), about) })
+	output := seal.Answer(answer.GetOutput(), x.about.Name)
+	encoded, err := buffer.Of(dialect.OutputSize(output), func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, output, about) })
 	if err != nil {
 		return refuse(http.StatusBadGateway, err.Error())
 	}
@@ -96,7 +99,7 @@ var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off b
 // own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta) error {
 	sink := x.sink()
-	w := x.NewStreamWriter(sink, about)
+	w, sealed := x.NewStreamWriter(sink, about), seal.Stream{Format: x.about.Name}
 	err := e.deps.Models.Follow(ctx, r, e.cfg.MaxRetryWait, func(event *modelv1.StreamGenerateResponse) (err error) {
 		switch event := event.GetEvent().(type) {
 		case *modelv1.StreamGenerateResponse_Started:
@@ -106,7 +109,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 			return nil
 		case *modelv1.StreamGenerateResponse_Delta:
 			x.beginStream()
-			err = w.Write(event.Delta)
+			err = w.Write(sealed.Delta(event.Delta))
 		case *modelv1.StreamGenerateResponse_Completed:
 			if event.Completed.GetBrokenOff() {
 				return errBrokenOff
@@ -115,7 +118,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 				return &refusal{Failure: x.TooLong(said)}
 			}
 			x.beginStream()
-			if err = w.Close(event.Completed.GetOutput()); err == nil { // Otherwise the failure is yet to come, within the list.
+			if err = w.Close(sealed.End(event.Completed.GetOutput())); err == nil { // Otherwise the failure is yet to come, within the list.
 				err = sink.Close()
 			}
 		case *modelv1.StreamGenerateResponse_Heartbeat:
@@ -164,6 +167,7 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 		return err
 	}
 	x.address.complete(a)
+	seal.Receive(a.Messages, x.about.Name)
 	if err := e.inline(ctx, x, m, a); err != nil {
 		return err
 	}

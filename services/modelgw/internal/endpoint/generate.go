@@ -135,6 +135,11 @@ func (e *Endpoints) lane(
 		}
 		return !x.fallback, converted(ctx, x, m, b.Bytes)
 	}
+	b, found, release, err := x.reopened(b, found, m, upstream)
+	if err != nil {
+		return true, err
+	}
+	defer release()
 	body := spliced{Buffer: b}
 	if found.model.Found() {
 		body = splice(b, found.model, x.modelPrefix+upstream.Model)

@@ -73,6 +73,15 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if summary.reasoning {
 		edit(Reasoning(prepared.Messages, reasoningMode(prepared.Config, c)))
 	}
+	others := given.Addresses // A client of an endpoint returns the signatures of calls where there are any.
+	if summary.reasoning && c.Sealer != "" {
+		opened := Seals(prepared.Messages, c.Sealer)
+		others = others || !same(opened, prepared.Messages)
+		edit(opened)
+	}
+	if others && c.SignCalls != nil {
+		edit(signed(prepared.Messages, c.SignCalls))
+	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
 	}

@@ -74,3 +74,34 @@ func TestTheHashIsOfTheGivenMessages(t *testing.T) {
 	assert.Equal(t, first, hash("a", "b"))
 	assert.NotEqual(t, first, hash("a", "c"))
 }
+
+func TestSealsThatTheModelCannotReadAreOpened(t *testing.T) {
+	t.Parallel()
+	sealed := func(by string) *modelv1.ChatMessage {
+		m := chat.Assistant("")
+		m.Content = chat.ListContent(chat.SealedPart("seal", new("thought")), chat.TextPart("said"))
+		m.GetContent().GetList().GetParts()[0].GetReasoning().SealedBy = by
+		return m
+	}
+	given := []*modelv1.ChatMessage{chat.User("q"), sealed("a/own"), sealed("a/other"), sealed("")}
+	signed := 0
+	caps := provider.Capabilities{Sealer: "a/own", SignCalls: func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+		signed++
+		return m
+	}}
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given}, caps)
+	require.NoError(t, err)
+	assert.Same(t, given[1], prepared.Messages[1])
+	assert.Same(t, given[3], prepared.Messages[3], "whose seal it is, is not known")
+	opened := prepared.Messages[2].GetContent().GetList().GetParts()
+	assert.Equal(t, "thought", opened[0].GetReasoning().GetReasoning())
+	assert.False(t, opened[0].GetReasoning().GetRedacted())
+	assert.NotEqual(t, given[2].GetId(), prepared.Messages[2].GetId())
+	assert.Equal(t, "seal", given[2].GetContent().GetList().GetParts()[0].GetReasoning().GetReasoning(), "what the caller gave stays as it is")
+	assert.Equal(t, 3, signed, "another model has spoken")
+
+	own, err := prepare.Prepare(prepare.Conversation{Messages: []*modelv1.ChatMessage{given[0], given[1], given[3]}}, caps)
+	require.NoError(t, err)
+	assert.False(t, own.Changed)
+	assert.Equal(t, 3, signed, "no other model has spoken")
+}

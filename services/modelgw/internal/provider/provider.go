@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -210,6 +211,23 @@ type Capabilities struct {
 	Upstreams []*Upstream
 	// Batch is the batch API; nil if there is none.
 	Batch *BatchSupport
+	// Sealer names who reads the seals of the model's reasoning ([Sealer]); seals of others are not sent. Of a model
+	// without one, such as a scripted one, it is not known whose its seals are, and it gets all. [Model.CapabilitiesOf]
+	// fills it in for providers with a format.
+	Sealer string
+	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
+	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.
+	SignCalls func(*modelv1.ChatMessage) *modelv1.ChatMessage
+}
+
+// Sealer names who reads the seals of reasoning in a format: an account at a server, and of one that has models of
+// several vendors those of one vendor. address is the server's URL.
+func Sealer(format, address, account string, vendor ...string) string {
+	host := address
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	return strings.Join(append([]string{format, host, account}, vendor...), "/")
 }
 
 // Fetches are kinds of media that an API fetches from the web. A server of one's own has none: what it fetches may be

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -72,10 +73,19 @@ type Model struct {
 // them.
 func (m *Model) Constant() *Capabilities {
 	m.once.Do(func() {
-		m.constant = m.Capabilities()
+		m.constant = m.CapabilitiesOf(nil)
 		m.constant.Features = nil
 	})
 	return &m.constant
+}
+
+// CapabilitiesOf implements [ByConfig]. It names a sealer where a provider with a format does not: the account.
+func (m *Model) CapabilitiesOf(c *modelv1.GenerateConfig) Capabilities {
+	caps := CapabilitiesOf(m.Provider, c)
+	if caps.Sealer == "" && m.Kind.Dialect != "" {
+		caps.Sealer = Sealer(m.Kind.Dialect, m.Kind.Name, m.Account)
+	}
+	return caps
 }
 
 // FullName returns `provider/name`.

@@ -2,7 +2,9 @@ package provider_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -245,4 +248,28 @@ func TestTheLineAboutAnUnusableAccountIsShort(t *testing.T) {
 	assert.True(t, rpcerr.Concerns("account", err), "%v", err)
 	assert.Contains(t, b.String(), "set OPENAI_API_KEY")
 	assert.Less(t, b.Len(), 1000)
+}
+
+func TestASealerIsTheAccountAtItsServer(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "gemini/api.example.com/default", provider.Sealer("gemini", "https://api.example.com/v1/models/m", "default"))
+	assert.Equal(t, "openai-chat/router.example/default/anthropic", provider.Sealer("openai-chat", "https://router.example/v1", "default", "anthropic"))
+	m := &provider.Model{Kind: provider.Kind{Name: "k", Dialect: "d"}, Account: "a", Provider: withSealer("")}
+	assert.Equal(t, "d/k/a", m.CapabilitiesOf(nil).Sealer, "a provider need not name it")
+	m.Kind.Dialect = ""
+	assert.Empty(t, m.CapabilitiesOf(nil).Sealer, "a scripted model plays any vendor")
+	m.Provider = withSealer("own")
+	assert.Equal(t, "own", m.CapabilitiesOf(nil).Sealer)
+}
+
+// withSealer is a provider with capabilities alone.
+type withSealer string
+
+func (s withSealer) Capabilities() provider.Capabilities {
+	return provider.Capabilities{Sealer: string(s)}
+}
+func (withSealer) Check(*modelv1.GenerateConfig) error { return nil }
+func (withSealer) Close() error                        { return nil }
+func (withSealer) Generate(context.Context, *provider.Request) (*provider.Response, error) {
+	return nil, errors.ErrUnsupported
 }

@@ -141,14 +141,17 @@ func deciding(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return d
 }
 
-// Digest returns the digest of the part of a message that may change an answer: all but its id and marks of prompt
-// caching. It is a [prefix.Digester].
+// Digest returns the digest of the part of a message that may change an answer: all but its id, marks of prompt
+// caching and who can read its seals, which the seals themselves decide. It is a [prefix.Digester].
 func Digest(m *modelv1.ChatMessage) (prefix.Digest, error) {
 	deciding := proto.CloneOf(m)
 	deciding.Id = ""
 	for _, part := range deciding.GetContent().GetList().GetParts() {
 		if text := part.GetText(); text != nil {
 			text.CacheBreakpoint = nil
+		}
+		if reasoning := part.GetReasoning(); reasoning != nil {
+			reasoning.SealedBy = ""
 		}
 	}
 	d, _, err := prefix.DigestOf(deciding)

@@ -727,7 +727,11 @@ type Reasoning struct {
 	// Optional. The provider's signature, needed to replay the part.
 	Signature *string `protobuf:"bytes,3,opt,name=signature,proto3,oneof" json:"signature,omitempty"`
 	// True if `reasoning` is sealed.
-	Redacted      bool `protobuf:"varint,4,opt,name=redacted,proto3" json:"redacted,omitempty"`
+	Redacted bool `protobuf:"varint,4,opt,name=redacted,proto3" json:"redacted,omitempty"`
+	// Optional. Who can read the seal, `reasoning` or `signature`: the name of its format, and behind a slash what of
+	// that format, such as `anthropic/claude`. The gateway sets it in answers and sends a seal to no other model, which
+	// gets the readable part alone. Return it unchanged. Empty: not known; the seal is sent to any model.
+	SealedBy      string `protobuf:"bytes,5,opt,name=sealed_by,json=sealedBy,proto3" json:"sealed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,6 +792,13 @@ func (x *Reasoning) GetRedacted() bool {
 		return x.Redacted
 	}
 	return false
+}
+
+func (x *Reasoning) GetSealedBy() string {
+	if x != nil {
+		return x.SealedBy
+	}
+	return ""
 }
 
 // Media is the location of the bytes of an image, audio, video or document.
@@ -1691,12 +1702,13 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\x10cache_breakpoint\x18\x04 \x01(\bH\x01R\x0fcacheBreakpoint\x88\x01\x01B\n" +
 	"\n" +
 	"\b_refusalB\x13\n" +
-	"\x11_cache_breakpoint\"\xa1\x01\n" +
+	"\x11_cache_breakpoint\"\xc8\x01\n" +
 	"\tReasoning\x12\x1c\n" +
 	"\treasoning\x18\x01 \x01(\tR\treasoning\x12\x1d\n" +
 	"\asummary\x18\x02 \x01(\tH\x00R\asummary\x88\x01\x01\x12!\n" +
 	"\tsignature\x18\x03 \x01(\tH\x01R\tsignature\x88\x01\x01\x12\x1a\n" +
-	"\bredacted\x18\x04 \x01(\bR\bredactedB\n" +
+	"\bredacted\x18\x04 \x01(\bR\bredacted\x12%\n" +
+	"\tsealed_by\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\bsealedByB\n" +
 	"\n" +
 	"\b_summaryB\f\n" +
 	"\n" +

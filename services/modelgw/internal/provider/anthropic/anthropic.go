@@ -81,6 +81,11 @@ var models = []string{
 	"claude-opus-5", "claude-sonnet-4-0", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5",
 }
 
+// sealer is who reads the thinking of Anthropic's models: all of them, at Anthropic and in each cloud. What a model
+// cannot read it leaves out, also if it belongs to another account:
+// https://platform.claude.com/docs/en/build-with-claude/preserved-thinking.
+const sealer = format.Name + "/claude"
+
 // host is shared by instances.
 type host struct {
 	Config
@@ -160,13 +165,15 @@ type model struct {
 	listing provider.Listing
 	// batch is the batch API; nil where a site has none.
 	batch *provider.BatchSupport
+	// sealer is who reads the seals of the model's thinking.
+	sealer string
 	// noStream is set once the account's rights have not sufficed for a stream.
 	noStream atomic.Bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	at, served := siteOf(spec.Model)
-	m := &model{name: name(served), generation: name(served).generation(), betas: slices.Clone(h.Betas), site: at, headers: http.Header{versionHeader: {h.Version}}}
+	m := &model{name: name(served), generation: name(served).generation(), betas: slices.Clone(h.Betas), site: at, headers: http.Header{versionHeader: {h.Version}}, sealer: sealer}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
@@ -197,6 +204,9 @@ func (h *host) openVendor(m *model, spec provider.Spec) error {
 	}
 	x := m.connect(access.Endpoint, transport.RedactSecrets(h.http, access.APIKey))
 	atVendor := access.Endpoint == vendor
+	if !atVendor {
+		m.sealer = provider.Sealer(format.Name, access.Endpoint, spec.Account)
+	}
 	m.fetches = provider.Fetches{Images: atVendor, Documents: atVendor}
 	m.batch = m.batchesOf(x, access.Endpoint)
 	m.listing = provider.Listing{URL: access.Endpoint + "/v1/models", Query: "limit=1000", Model: string(m.name), HTTP: x.HTTP, Authorize: m.authorize}
@@ -315,6 +325,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Dropped:   m.dropped(),
 		ExtraBody: passedOn,
 		Upstreams: m.upstreams,
+		Sealer:    m.sealer,
 	}
 }
 

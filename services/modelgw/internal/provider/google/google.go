@@ -170,6 +170,8 @@ type model struct {
 	header http.Header
 	// upstreams are made once.
 	upstreams []*provider.Upstream
+	// sealer is who reads the model's signatures: Google does not say that another account, or Vertex AI, does.
+	sealer string
 	// onVertex means that Vertex AI serves the model.
 	onVertex bool
 	batch    *provider.BatchSupport
@@ -209,6 +211,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := open(m, spec); err != nil {
 		return nil, err
 	}
+	m.sealer = provider.Sealer(format.Name, m.base, spec.Account)
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.base, string(m.name), m.authorize)}
 	if m.files != nil {
 		m.files.refused = m.upstreams[0].Refused
@@ -330,7 +333,7 @@ func (m *model) dropped() []string {
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	return provider.Capabilities{
+	caps := provider.Capabilities{
 		ConnectionKey: m.fullName(),
 		Ignored:       []string{"logit_bias", "verbosity"},
 		Dropped:       m.dropped(),
@@ -342,7 +345,12 @@ func (m *model) Capabilities() provider.Capabilities {
 		},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
+		Sealer:    m.sealer,
 	}
+	if m.name.wantsSignatures() {
+		caps.SignCalls = format.SignCalls
+	}
+	return caps
 }
 
 // Close implements provider.Provider.

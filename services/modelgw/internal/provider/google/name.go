@@ -41,6 +41,9 @@ func (n name) thinks() bool {
 // takesLevel reports whether the model's thinking has a level, beside a budget.
 func (n name) takesLevel() bool { return n.version() >= 30 }
 
+// wantsSignatures reports whether the server refuses calls without a signature.
+func (n name) wantsSignatures() bool { return n.version() >= 30 }
+
 // runsTools reports whether the model may be offered tools that the server runs.
 func (n name) runsTools() bool { return n.version() >= 20 }
 

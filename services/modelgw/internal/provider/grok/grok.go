@@ -108,6 +108,8 @@ type model struct {
 	// redact redacts the account's key in the server's messages.
 	redact func(string) string
 	batch  *provider.BatchSupport
+	// sealer is who reads the server's sealed reasoning.
+	sealer string
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -128,7 +130,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.client, m.redact = xai.NewChatClient(connection), transport.RedactText(access.APIKey)
-	m.batch = m.batchesOf(connection)
+	m.batch, m.sealer = m.batchesOf(connection), provider.Sealer(Name, access.Endpoint, spec.Account)
 	return m, nil
 }
 
@@ -177,7 +179,8 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: m.name.reasons(),
 			Batch: true,
 		},
-		Batch: m.batch,
+		Batch:  m.batch,
+		Sealer: m.sealer,
 	}
 }
 

@@ -79,6 +79,6 @@ func (a *azure) open(m *model, spec provider.Spec, deployment string) error {
 	if !access.APIKey.IsZero() {
 		m.client.Headers = map[string]string{"Api-Key": access.APIKey.Reveal()}
 	}
-	m.connect(root + responsesapi.Path + version)
+	m.connect(root+responsesapi.Path+version, spec.Account)
 	return nil
 }

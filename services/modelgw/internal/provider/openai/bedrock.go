@@ -79,6 +79,6 @@ func (h *host) openBedrock(m *model, spec provider.Spec, served string) error {
 	}
 	m.served, m.byName, m.noServers = bedrockVendor+strings.TrimPrefix(served, bedrockVendor), true, true
 	m.client = chatapi.New(Name, provider.Access{Account: provider.Account{APIKey: access.Key()}, Endpoint: endpoint}, access.BearerClient(), quirks)
-	m.connect(endpoint + responsesapi.Path)
+	m.connect(endpoint+responsesapi.Path, spec.Account)
 	return nil
 }

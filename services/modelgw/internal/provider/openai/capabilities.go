@@ -50,7 +50,9 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		Batch:     m.batch,
 	}
 	caps.Features.Batch = m.batch != nil
+	caps.Sealer = m.chatSealer
 	if m.usesResponses(c) {
+		caps.Sealer = m.sealer
 		caps.Fetches.Documents = m.atVendor
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
 		caps.Features.ToolResultImages, caps.Features.Compaction = true, true

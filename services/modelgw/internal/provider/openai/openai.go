@@ -171,6 +171,10 @@ type model struct {
 	forTools bool
 	// noServers means that the API calls no servers of tools.
 	noServers bool
+	// sealer is who reads the seals of the Responses API: the organization or, on Azure, the resource of the account.
+	sealer string
+	// chatSealer is who reads the seals of chat completions. OpenAI's have none, and read none of other servers.
+	chatSealer string
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
 	// own address, and chat completions at any other.
 	upstreams []*provider.Upstream
@@ -213,20 +217,23 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
 	m.listed = true
-	m.connect(access.Endpoint + responsesapi.Path)
+	m.connect(access.Endpoint+responsesapi.Path, spec.Account)
 	m.batch = m.batchOf(access.Endpoint)
 	return m, nil
 }
 
 // connect sets up the Responses API beside the client, and the target for unchanged requests.
-func (m *model) connect(responsesURL string) {
+func (m *model) connect(responsesURL, account string) {
 	m.responses, m.responsesURL = m.client.Exchange, responsesURL
+	m.sealer, m.chatSealer = provider.Sealer(openairesponses.Name, responsesURL, account), provider.Sealer(Name, responsesURL, account)
 	m.responses.Codec = openairesponses.Codec{}
 	if asked := m.args.ResponsesAPI; asked == nil || !*asked {
 		m.upstreams = append(m.upstreams, m.client.Upstream(m.served))
 	}
 	if asked := m.args.ResponsesAPI; asked == nil && m.atVendor || asked != nil && *asked {
-		m.upstreams = append(m.upstreams, m.responses.Upstream(responsesURL, m.served, m.client.Authorize))
+		upstream := m.responses.Upstream(responsesURL, m.served, m.client.Authorize)
+		upstream.Sealer = m.sealer
+		m.upstreams = append(m.upstreams, upstream)
 	}
 }
 

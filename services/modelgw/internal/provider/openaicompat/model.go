@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -72,6 +73,9 @@ type model struct {
 	refused atomic.Bool
 	// batch is the batch API; nil if there is none.
 	batch *provider.BatchSupport
+	// sealer is who reads the server's sealed reasoning: the account, at a server for models of several vendors one for
+	// each.
+	sealer string
 }
 
 // openModel opens a model with an account. label is its name in answers that are made of an error.
@@ -133,6 +137,11 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		m.responses.Codec = openairesponses.Codec{}
 		m.upstreams[0] = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
 	}
+	var vendor []string
+	if author, _, within := strings.Cut(name, "/"); within {
+		vendor = []string{author}
+	}
+	m.sealer = provider.Sealer(m.upstreams[0].Dialect, access.Endpoint, account, vendor...)
 	return m, nil
 }
 
@@ -186,6 +195,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
+		Sealer:    m.sealer,
 	}
 	if m.responses != nil {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody

@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"evalfleet/content/v1/content.proto\x12\x14\x65valfleet.content.v1\"g\n\x0eMessageContent\x12\x14\n\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x37\n\x04list\x18\x02 \x01(\x0b\x32!.evalfleet.content.v1.ContentListH\x00R\x04listB\x06\n\x04\x66orm\"B\n\x0b\x43ontentList\x12\x33\n\x05parts\x18\x01 \x03(\x0b\x32\x1d.evalfleet.content.v1.ContentR\x05parts\"\xf4\x03\n\x07\x43ontent\x12#\n\rinternal_json\x18\x01 \x01(\tR\x0cinternalJson\x12\x30\n\x04text\x18\x02 \x01(\x0b\x32\x1a.evalfleet.content.v1.TextH\x00R\x04text\x12?\n\treasoning\x18\x03 \x01(\x0b\x32\x1f.evalfleet.content.v1.ReasoningH\x00R\treasoning\x12\x33\n\x05image\x18\x04 \x01(\x0b\x32\x1b.evalfleet.content.v1.ImageH\x00R\x05image\x12\x33\n\x05\x61udio\x18\x05 \x01(\x0b\x32\x1b.evalfleet.content.v1.AudioH\x00R\x05\x61udio\x12\x33\n\x05video\x18\x06 \x01(\x0b\x32\x1b.evalfleet.content.v1.VideoH\x00R\x05video\x12<\n\x08\x64ocument\x18\x07 \x01(\x0b\x32\x1e.evalfleet.content.v1.DocumentH\x00R\x08\x64ocument\x12\x30\n\x04\x64\x61ta\x18\x08 \x01(\x0b\x32\x1a.evalfleet.content.v1.DataH\x00R\x04\x64\x61ta\x12:\n\x08tool_use\x18\t \x01(\x0b\x32\x1d.evalfleet.content.v1.ToolUseH\x00R\x07toolUseB\x06\n\x04part\"\xc8\x01\n\x04Text\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x1d\n\x07refusal\x18\x02 \x01(\x08H\x00R\x07refusal\x88\x01\x01\x12<\n\tcitations\x18\x03 \x03(\x0b\x32\x1e.evalfleet.content.v1.CitationR\tcitations\x12.\n\x10\x63\x61\x63he_breakpoint\x18\x04 \x01(\x08H\x01R\x0f\x63\x61\x63heBreakpoint\x88\x01\x01\x42\n\n\x08_refusalB\x13\n\x11_cache_breakpoint\"\xa1\x01\n\tReasoning\x12\x1c\n\treasoning\x18\x01 \x01(\tR\treasoning\x12\x1d\n\x07summary\x18\x02 \x01(\tH\x00R\x07summary\x88\x01\x01\x12!\n\tsignature\x18\x03 \x01(\tH\x01R\tsignature\x88\x01\x01\x12\x1a\n\x08redacted\x18\x04 \x01(\x08R\x08redactedB\n\n\x08_summaryB\x0c\n\n_signature\"\\\n\x05Media\x12\x12\n\x03uri\x18\x01 \x01(\tH\x00R\x03uri\x12\x33\n\x04\x62lob\x18\x02 \x01(\x0b\x32\x1d.evalfleet.content.v1.BlobRefH\x00R\x04\x62lobB\n\n\x06source\x12\x00\"y\n\x05Image\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12;\n\x06\x64\x65tail\x18\x02 \x01(\x0e\x32!.evalfleet.content.v1.ImageDetailB\x00R\x06\x64\x65tail\"y\n\x05\x41udio\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12;\n\x06\x66ormat\x18\x02 \x01(\x0e\x32!.evalfleet.content.v1.AudioFormatB\x00R\x06\x66ormat\"y\n\x05Video\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12;\n\x06\x66ormat\x18\x02 \x01(\x0e\x32!.evalfleet.content.v1.VideoFormatB\x00R\x06\x66ormat\"\x96\x01\n\x08\x44ocument\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12\x1a\n\x08\x66ilename\x18\x02 \x01(\tR\x08\x66ilename\x12\x1b\n\tmime_type\x18\x03 \x01(\tR\x08mimeType\x12\x1c\n\tcitations\x18\x04 \x01(\x08R\tcitations\"\x1c\n\x04\x44\x61ta\x12\x14\n\x04json\x18\x01 \x01(\tB\x00R\x04json\"\xf5\x01\n\x07ToolUse\x12@\n\ttool_type\x18\x01 \x01(\x0e\x32!.evalfleet.content.v1.ToolUseTypeB\x00R\x08toolType\x12\x0e\n\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n\x07\x63ontext\x18\x04 \x01(\tH\x00R\x07\x63ontext\x88\x01\x01\x12\x1c\n\targuments\x18\x05 \x01(\tR\targuments\x12\x16\n\x06result\x18\x06 \x01(\tR\x06result\x12\x19\n\x05\x65rror\x18\x07 \x01(\tH\x01R\x05\x65rror\x88\x01\x01\x42\n\n\x08_contextB\x08\n\x06_error\"\x9f\x02\n\x08\x43itation\x12#\n\rinternal_json\x18\x01 \x01(\tR\x0cinternalJson\x12\x1f\n\ncited_text\x18\x02 \x01(\tH\x00R\tcitedText\x12>\n\x0b\x63ited_range\x18\x03 \x01(\x0b\x32\x1b.evalfleet.content.v1.RangeH\x00R\ncitedRange\x12\x19\n\x05title\x18\x04 \x01(\tH\x02R\x05title\x88\x01\x01\x12\x12\n\x03url\x18\x05 \x01(\tH\x01R\x03url\x12\x41\n\x08\x64ocument\x18\x06 \x01(\x0b\x32#.evalfleet.content.v1.DocumentRangeH\x01R\x08\x64ocumentB\x07\n\x05\x63itedB\x08\n\x06sourceB\x08\n\x06_title\"/\n\x05Range\x12\x14\n\x05start\x18\x01 \x01(\x03R\x05start\x12\x10\n\x03\x65nd\x18\x02 \x01(\x03R\x03\x65nd\"\x8c\x01\n\rDocumentRange\x12=\n\x04type\x18\x01 \x01(\x0e\x32\'.evalfleet.content.v1.DocumentRangeTypeB\x00R\x04type\x12\x1f\n\x0bstart_index\x18\x02 \x01(\x03R\nstartIndex\x12\x1b\n\tend_index\x18\x03 \x01(\x03R\x08\x65ndIndex\"V\n\x07\x42lobRef\x12\x14\n\x04hash\x18\x01 \x01(\tB\x00R\x04hash\x12\x14\n\x04size\x18\x02 \x01(\x03\x42\x00R\x04size\x12\x1f\n\nmedia_type\x18\x03 \x01(\tB\x00R\tmediaType\"]\n\x0eOffloadedField\x12\x16\n\x05\x66ield\x18\x01 \x01(\tB\x00R\x05\x66ield\x12\x33\n\x04\x62lob\x18\x02 \x01(\x0b\x32\x1d.evalfleet.content.v1.BlobRefB\x00R\x04\x62lob*\x8a\x01\n\x0bImageDetail\x12\x1c\n\x18IMAGE_DETAIL_UNSPECIFIED\x10\x00\x12\x15\n\x11IMAGE_DETAIL_AUTO\x10\x01\x12\x14\n\x10IMAGE_DETAIL_LOW\x10\x02\x12\x15\n\x11IMAGE_DETAIL_HIGH\x10\x03\x12\x19\n\x15IMAGE_DETAIL_ORIGINAL\x10\x04*W\n\x0b\x41udioFormat\x12\x1c\n\x18\x41UDIO_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41UDIO_FORMAT_WAV\x10\x01\x12\x14\n\x10\x41UDIO_FORMAT_MP3\x10\x02*n\n\x0bVideoFormat\x12\x1c\n\x18VIDEO_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n\x10VIDEO_FORMAT_MP4\x10\x01\x12\x15\n\x11VIDEO_FORMAT_MPEG\x10\x02\x12\x14\n\x10VIDEO_FORMAT_MOV\x10\x03*\x88\x01\n\x0bToolUseType\x12\x1d\n\x19TOOL_USE_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n\x18TOOL_USE_TYPE_WEB_SEARCH\x10\x01\x12\x1a\n\x16TOOL_USE_TYPE_MCP_CALL\x10\x02\x12 \n\x1cTOOL_USE_TYPE_CODE_EXECUTION\x10\x03*\x93\x01\n\x11\x44ocumentRangeType\x12#\n\x1f\x44OCUMENT_RANGE_TYPE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x44OCUMENT_RANGE_TYPE_BLOCK\x10\x01\x12\x1c\n\x18\x44OCUMENT_RANGE_TYPE_PAGE\x10\x02\x12\x1c\n\x18\x44OCUMENT_RANGE_TYPE_CHAR\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"evalfleet/content/v1/content.proto\x12\x14\x65valfleet.content.v1\"g\n\x0eMessageContent\x12\x14\n\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x37\n\x04list\x18\x02 \x01(\x0b\x32!.evalfleet.content.v1.ContentListH\x00R\x04listB\x06\n\x04\x66orm\"B\n\x0b\x43ontentList\x12\x33\n\x05parts\x18\x01 \x03(\x0b\x32\x1d.evalfleet.content.v1.ContentR\x05parts\"\xf4\x03\n\x07\x43ontent\x12#\n\rinternal_json\x18\x01 \x01(\tR\x0cinternalJson\x12\x30\n\x04text\x18\x02 \x01(\x0b\x32\x1a.evalfleet.content.v1.TextH\x00R\x04text\x12?\n\treasoning\x18\x03 \x01(\x0b\x32\x1f.evalfleet.content.v1.ReasoningH\x00R\treasoning\x12\x33\n\x05image\x18\x04 \x01(\x0b\x32\x1b.evalfleet.content.v1.ImageH\x00R\x05image\x12\x33\n\x05\x61udio\x18\x05 \x01(\x0b\x32\x1b.evalfleet.content.v1.AudioH\x00R\x05\x61udio\x12\x33\n\x05video\x18\x06 \x01(\x0b\x32\x1b.evalfleet.content.v1.VideoH\x00R\x05video\x12<\n\x08\x64ocument\x18\x07 \x01(\x0b\x32\x1e.evalfleet.content.v1.DocumentH\x00R\x08\x64ocument\x12\x30\n\x04\x64\x61ta\x18\x08 \x01(\x0b\x32\x1a.evalfleet.content.v1.DataH\x00R\x04\x64\x61ta\x12:\n\x08tool_use\x18\t \x01(\x0b\x32\x1d.evalfleet.content.v1.ToolUseH\x00R\x07toolUseB\x06\n\x04part\"\xc8\x01\n\x04Text\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x1d\n\x07refusal\x18\x02 \x01(\x08H\x00R\x07refusal\x88\x01\x01\x12<\n\tcitations\x18\x03 \x03(\x0b\x32\x1e.evalfleet.content.v1.CitationR\tcitations\x12.\n\x10\x63\x61\x63he_breakpoint\x18\x04 \x01(\x08H\x01R\x0f\x63\x61\x63heBreakpoint\x88\x01\x01\x42\n\n\x08_refusalB\x13\n\x11_cache_breakpoint\"\xc0\x01\n\tReasoning\x12\x1c\n\treasoning\x18\x01 \x01(\tR\treasoning\x12\x1d\n\x07summary\x18\x02 \x01(\tH\x00R\x07summary\x88\x01\x01\x12!\n\tsignature\x18\x03 \x01(\tH\x01R\tsignature\x88\x01\x01\x12\x1a\n\x08redacted\x18\x04 \x01(\x08R\x08redacted\x12\x1d\n\tsealed_by\x18\x05 \x01(\tB\x00R\x08sealedByB\n\n\x08_summaryB\x0c\n\n_signature\"\\\n\x05Media\x12\x12\n\x03uri\x18\x01 \x01(\tH\x00R\x03uri\x12\x33\n\x04\x62lob\x18\x02 \x01(\x0b\x32\x1d.evalfleet.content.v1.BlobRefH\x00R\x04\x62lobB\n\n\x06source\x12\x00\"y\n\x05Image\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12;\n\x06\x64\x65tail\x18\x02 \x01(\x0e\x32!.evalfleet.content.v1.ImageDetailB\x00R\x06\x64\x65tail\"y\n\x05\x41udio\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12;\n\x06\x66ormat\x18\x02 \x01(\x0e\x32!.evalfleet.content.v1.AudioFormatB\x00R\x06\x66ormat\"y\n\x05Video\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12;\n\x06\x66ormat\x18\x02 \x01(\x0e\x32!.evalfleet.content.v1.VideoFormatB\x00R\x06\x66ormat\"\x96\x01\n\x08\x44ocument\x12\x33\n\x05media\x18\x01 \x01(\x0b\x32\x1b.evalfleet.content.v1.MediaB\x00R\x05media\x12\x1a\n\x08\x66ilename\x18\x02 \x01(\tR\x08\x66ilename\x12\x1b\n\tmime_type\x18\x03 \x01(\tR\x08mimeType\x12\x1c\n\tcitations\x18\x04 \x01(\x08R\tcitations\"\x1c\n\x04\x44\x61ta\x12\x14\n\x04json\x18\x01 \x01(\tB\x00R\x04json\"\xf5\x01\n\x07ToolUse\x12@\n\ttool_type\x18\x01 \x01(\x0e\x32!.evalfleet.content.v1.ToolUseTypeB\x00R\x08toolType\x12\x0e\n\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n\x07\x63ontext\x18\x04 \x01(\tH\x00R\x07\x63ontext\x88\x01\x01\x12\x1c\n\targuments\x18\x05 \x01(\tR\targuments\x12\x16\n\x06result\x18\x06 \x01(\tR\x06result\x12\x19\n\x05\x65rror\x18\x07 \x01(\tH\x01R\x05\x65rror\x88\x01\x01\x42\n\n\x08_contextB\x08\n\x06_error\"\x9f\x02\n\x08\x43itation\x12#\n\rinternal_json\x18\x01 \x01(\tR\x0cinternalJson\x12\x1f\n\ncited_text\x18\x02 \x01(\tH\x00R\tcitedText\x12>\n\x0b\x63ited_range\x18\x03 \x01(\x0b\x32\x1b.evalfleet.content.v1.RangeH\x00R\ncitedRange\x12\x19\n\x05title\x18\x04 \x01(\tH\x02R\x05title\x88\x01\x01\x12\x12\n\x03url\x18\x05 \x01(\tH\x01R\x03url\x12\x41\n\x08\x64ocument\x18\x06 \x01(\x0b\x32#.evalfleet.content.v1.DocumentRangeH\x01R\x08\x64ocumentB\x07\n\x05\x63itedB\x08\n\x06sourceB\x08\n\x06_title\"/\n\x05Range\x12\x14\n\x05start\x18\x01 \x01(\x03R\x05start\x12\x10\n\x03\x65nd\x18\x02 \x01(\x03R\x03\x65nd\"\x8c\x01\n\rDocumentRange\x12=\n\x04type\x18\x01 \x01(\x0e\x32\'.evalfleet.content.v1.DocumentRangeTypeB\x00R\x04type\x12\x1f\n\x0bstart_index\x18\x02 \x01(\x03R\nstartIndex\x12\x1b\n\tend_index\x18\x03 \x01(\x03R\x08\x65ndIndex\"V\n\x07\x42lobRef\x12\x14\n\x04hash\x18\x01 \x01(\tB\x00R\x04hash\x12\x14\n\x04size\x18\x02 \x01(\x03\x42\x00R\x04size\x12\x1f\n\nmedia_type\x18\x03 \x01(\tB\x00R\tmediaType\"]\n\x0eOffloadedField\x12\x16\n\x05\x66ield\x18\x01 \x01(\tB\x00R\x05\x66ield\x12\x33\n\x04\x62lob\x18\x02 \x01(\x0b\x32\x1d.evalfleet.content.v1.BlobRefB\x00R\x04\x62lob*\x8a\x01\n\x0bImageDetail\x12\x1c\n\x18IMAGE_DETAIL_UNSPECIFIED\x10\x00\x12\x15\n\x11IMAGE_DETAIL_AUTO\x10\x01\x12\x14\n\x10IMAGE_DETAIL_LOW\x10\x02\x12\x15\n\x11IMAGE_DETAIL_HIGH\x10\x03\x12\x19\n\x15IMAGE_DETAIL_ORIGINAL\x10\x04*W\n\x0b\x41udioFormat\x12\x1c\n\x18\x41UDIO_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41UDIO_FORMAT_WAV\x10\x01\x12\x14\n\x10\x41UDIO_FORMAT_MP3\x10\x02*n\n\x0bVideoFormat\x12\x1c\n\x18VIDEO_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n\x10VIDEO_FORMAT_MP4\x10\x01\x12\x15\n\x11VIDEO_FORMAT_MPEG\x10\x02\x12\x14\n\x10VIDEO_FORMAT_MOV\x10\x03*\x88\x01\n\x0bToolUseType\x12\x1d\n\x19TOOL_USE_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n\x18TOOL_USE_TYPE_WEB_SEARCH\x10\x01\x12\x1a\n\x16TOOL_USE_TYPE_MCP_CALL\x10\x02\x12 \n\x1cTOOL_USE_TYPE_CODE_EXECUTION\x10\x03*\x93\x01\n\x11\x44ocumentRangeType\x12#\n\x1f\x44OCUMENT_RANGE_TYPE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x44OCUMENT_RANGE_TYPE_BLOCK\x10\x01\x12\x1c\n\x18\x44OCUMENT_RANGE_TYPE_PAGE\x10\x02\x12\x1c\n\x18\x44OCUMENT_RANGE_TYPE_CHAR\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalfleet.content.v1.content_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_IMAGEDETAIL']._serialized_start=2663
-  _globals['_IMAGEDETAIL']._serialized_end=2801
-  _globals['_AUDIOFORMAT']._serialized_start=2803
-  _globals['_AUDIOFORMAT']._serialized_end=2890
-  _globals['_VIDEOFORMAT']._serialized_start=2892
-  _globals['_VIDEOFORMAT']._serialized_end=3002
-  _globals['_TOOLUSETYPE']._serialized_start=3005
-  _globals['_TOOLUSETYPE']._serialized_end=3141
-  _globals['_DOCUMENTRANGETYPE']._serialized_start=3144
-  _globals['_DOCUMENTRANGETYPE']._serialized_end=3291
+  _globals['_IMAGEDETAIL']._serialized_start=2694
+  _globals['_IMAGEDETAIL']._serialized_end=2832
+  _globals['_AUDIOFORMAT']._serialized_start=2834
+  _globals['_AUDIOFORMAT']._serialized_end=2921
+  _globals['_VIDEOFORMAT']._serialized_start=2923
+  _globals['_VIDEOFORMAT']._serialized_end=3033
+  _globals['_TOOLUSETYPE']._serialized_start=3036
+  _globals['_TOOLUSETYPE']._serialized_end=3172
+  _globals['_DOCUMENTRANGETYPE']._serialized_start=3175
+  _globals['_DOCUMENTRANGETYPE']._serialized_end=3322
   _globals['_MESSAGECONTENT']._serialized_start=60
   _globals['_MESSAGECONTENT']._serialized_end=163
   _globals['_CONTENTLIST']._serialized_start=165
@@ -50,29 +50,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TEXT']._serialized_start=737
   _globals['_TEXT']._serialized_end=937
   _globals['_REASONING']._serialized_start=940
-  _globals['_REASONING']._serialized_end=1101
-  _globals['_MEDIA']._serialized_start=1103
-  _globals['_MEDIA']._serialized_end=1195
-  _globals['_IMAGE']._serialized_start=1197
-  _globals['_IMAGE']._serialized_end=1318
-  _globals['_AUDIO']._serialized_start=1320
-  _globals['_AUDIO']._serialized_end=1441
-  _globals['_VIDEO']._serialized_start=1443
-  _globals['_VIDEO']._serialized_end=1564
-  _globals['_DOCUMENT']._serialized_start=1567
-  _globals['_DOCUMENT']._serialized_end=1717
-  _globals['_DATA']._serialized_start=1719
-  _globals['_DATA']._serialized_end=1747
-  _globals['_TOOLUSE']._serialized_start=1750
-  _globals['_TOOLUSE']._serialized_end=1995
-  _globals['_CITATION']._serialized_start=1998
-  _globals['_CITATION']._serialized_end=2285
-  _globals['_RANGE']._serialized_start=2287
-  _globals['_RANGE']._serialized_end=2334
-  _globals['_DOCUMENTRANGE']._serialized_start=2337
-  _globals['_DOCUMENTRANGE']._serialized_end=2477
-  _globals['_BLOBREF']._serialized_start=2479
-  _globals['_BLOBREF']._serialized_end=2565
-  _globals['_OFFLOADEDFIELD']._serialized_start=2567
-  _globals['_OFFLOADEDFIELD']._serialized_end=2660
+  _globals['_REASONING']._serialized_end=1132
+  _globals['_MEDIA']._serialized_start=1134
+  _globals['_MEDIA']._serialized_end=1226
+  _globals['_IMAGE']._serialized_start=1228
+  _globals['_IMAGE']._serialized_end=1349
+  _globals['_AUDIO']._serialized_start=1351
+  _globals['_AUDIO']._serialized_end=1472
+  _globals['_VIDEO']._serialized_start=1474
+  _globals['_VIDEO']._serialized_end=1595
+  _globals['_DOCUMENT']._serialized_start=1598
+  _globals['_DOCUMENT']._serialized_end=1748
+  _globals['_DATA']._serialized_start=1750
+  _globals['_DATA']._serialized_end=1778
+  _globals['_TOOLUSE']._serialized_start=1781
+  _globals['_TOOLUSE']._serialized_end=2026
+  _globals['_CITATION']._serialized_start=2029
+  _globals['_CITATION']._serialized_end=2316
+  _globals['_RANGE']._serialized_start=2318
+  _globals['_RANGE']._serialized_end=2365
+  _globals['_DOCUMENTRANGE']._serialized_start=2368
+  _globals['_DOCUMENTRANGE']._serialized_end=2508
+  _globals['_BLOBREF']._serialized_start=2510
+  _globals['_BLOBREF']._serialized_end=2596
+  _globals['_OFFLOADEDFIELD']._serialized_start=2598
+  _globals['_OFFLOADEDFIELD']._serialized_end=2691
 # @@protoc_insertion_point(module_scope)

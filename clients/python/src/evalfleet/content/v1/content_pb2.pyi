@@ -344,6 +344,7 @@ class Reasoning(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     REDACTED_FIELD_NUMBER: _builtins.int
+    SEALED_BY_FIELD_NUMBER: _builtins.int
     reasoning: _builtins.str
     """The reasoning; when redacted, the provider's sealed payload."""
     summary: _builtins.str
@@ -352,6 +353,11 @@ class Reasoning(_message.Message):
     """Optional. The provider's signature, needed to replay the part."""
     redacted: _builtins.bool
     """True if `reasoning` is sealed."""
+    sealed_by: _builtins.str
+    """Optional. Who can read the seal, `reasoning` or `signature`: the name of its format, and behind a slash what of
+    that format, such as `anthropic/claude`. The gateway sets it in answers and sends a seal to no other model, which
+    gets the readable part alone. Return it unchanged. Empty: not known; the seal is sent to any model.
+    """
     def __init__(
         self,
         *,
@@ -359,10 +365,11 @@ class Reasoning(_message.Message):
         summary: _builtins.str | None = ...,
         signature: _builtins.str | None = ...,
         redacted: _builtins.bool = ...,
+        sealed_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_signature", b"_signature", "_summary", b"_summary", "signature", b"signature", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_signature", b"_signature", "_summary", b"_summary", "reasoning", b"reasoning", "redacted", b"redacted", "signature", b"signature", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_signature", b"_signature", "_summary", b"_summary", "reasoning", b"reasoning", "redacted", b"redacted", "sealed_by", b"sealed_by", "signature", b"signature", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__signature: _TypeAlias = _typing.Literal["signature"]  # noqa: Y015
     _WhichOneofArgType__signature: _TypeAlias = _typing.Literal["_signature", b"_signature"]  # noqa: Y015

@@ -1,0 +1,62 @@
+package anthropic
+
+import (
+	"regexp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// unsealed finds thinking with an empty signature, as AppendResponse writes open reasoning. The server makes none.
+var unsealed = regexp.MustCompile(`"signature"\s*:\s*""`)
+
+// Reopen implements dialect.Reopener: envelopes are signatures and data of thinking, and an empty signature is open
+// reasoning. A turn of which nothing is left says so, since the server refuses an empty one.
+func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
+	if !dialect.HasEnvelope(request) && !unsealed.Match(request) {
+		return request
+	}
+	block := func(raw []byte) []byte {
+		var b wireBlock
+		if jsonread.Unmarshal(raw, &b) != nil || b.Type != "thinking" && b.Type != "redacted_thinking" {
+			return raw
+		}
+		part := b.enveloped()
+		if part == nil {
+			return raw
+		}
+		if part = take(part); part == nil {
+			return nil
+		}
+		e := newEncoder(jsonwrite.NewWriter(len(raw)))
+		e.Body.BeginObject()
+		e.reasoning(part.GetReasoning())
+		e.Body.EndObject()
+		return e.Body.Bytes()
+	}
+	content := func(list []byte) []byte {
+		if left := jsonedit.List(list, block); string(left) != "[]" || string(list) == "[]" {
+			return left
+		}
+		return []byte(`[{"type":"text","text":"` + noContent + `"}]`)
+	}
+	turn := func(message []byte) []byte { return jsonedit.Member(message, "content", content) }
+	return jsonedit.Member(request, "messages", func(list []byte) []byte { return jsonedit.List(list, turn) })
+}
+
+// enveloped is the reasoning in the envelope that thinking has, or the open reasoning that it is; nil for the server's
+// own.
+func (b *wireBlock) enveloped() *contentv1.Content {
+	switch {
+	case b.Type == "redacted_thinking":
+		return dialect.Enveloped(b.Data, nil)
+	case b.Signature == "":
+		return chat.ReasoningPart(b.Thinking)
+	default:
+		return dialect.Enveloped(b.Signature, &b.Thinking)
+	}
+}

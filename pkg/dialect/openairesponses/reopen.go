@@ -1,0 +1,37 @@
+package openairesponses
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
+)
+
+// Reopen implements dialect.Reopener: envelopes are the sealed content of reasoning. Open reasoning is left out, since
+// the server does not take it.
+func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
+	if !dialect.HasEnvelope(request) {
+		return request
+	}
+	input := func(raw []byte) []byte {
+		var it struct {
+			Type string `json:"type"`
+			Seal string `json:"encrypted_content"`
+		}
+		if json.Unmarshal(raw, &it) != nil || it.Type != typeReasoning {
+			return raw
+		}
+		part := dialect.Enveloped(it.Seal, nil)
+		if part == nil {
+			return raw
+		}
+		if part = take(part); !part.GetReasoning().GetRedacted() {
+			return nil
+		}
+		e := (&Request{}).encoder(nil)
+		e.reasoning(part.GetReasoning())
+		return e.Body.Bytes()
+	}
+	return jsonedit.Member(request, "input", func(list []byte) []byte { return jsonedit.List(list, input) })
+}

@@ -1,0 +1,90 @@
+// Package jsonedit changes a few values deep within a JSON document and keeps all other bytes as they are written.
+//
+// An edit gets the bytes of a value and returns those in its place: the same ones if there is nothing to change. A
+// document in which nothing changes is returned itself, and so is one that is not as an edit expects it: of what breaks
+// off, what is before is edited.
+package jsonedit
+
+import (
+	"bytes"
+
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
+)
+
+// Edit returns what takes the place of a value.
+type Edit func(value []byte) []byte
+
+// Member edits the value of a member of an object, if it has that member once.
+func Member(object []byte, name string, edit Edit) []byte {
+	value, ok := member(object, name)
+	if !ok {
+		return object
+	}
+	before := value.Of(object)
+	after := edit(before)
+	if same(before, after) {
+		return object
+	}
+	return bytes.Join([][]byte{object[:value.Start], after, object[value.End:]}, nil)
+}
+
+// List edits the elements of a list. An edit that returns nil leaves the element out, with the comma before it; of the
+// first ones, with the comma after it.
+func List(list []byte, edit Edit) []byte {
+	var edited []byte
+	changed, some := false, false
+	end := 0
+	for at := range jsonscan.Elements(list) {
+		before, gap := at.Of(list), list[end:at.Start]
+		if end == 0 {
+			edited = append(edited, gap...)
+		}
+		after := edit(before)
+		changed = changed || !same(before, after)
+		if after != nil {
+			if some {
+				edited = append(edited, gap...)
+			}
+			edited, some = append(edited, after...), true
+		}
+		end = at.End
+	}
+	if !changed {
+		return list
+	}
+	return append(edited, list[end:]...)
+}
+
+// Without returns an object without a member, if it has that member once.
+func Without(object []byte, name string) []byte {
+	value, ok := member(object, name)
+	if !ok {
+		return object
+	}
+	key := bytes.LastIndexByte(object[:value.Start], ':')
+	start := bytes.LastIndexByte(object[:key], '"')
+	start = bytes.LastIndexByte(object[:start], '"')
+	before, after := bytes.TrimRight(object[:start], blanks), bytes.TrimLeft(object[value.End:], blanks)
+	switch {
+	case bytes.HasSuffix(before, comma):
+		before = before[:len(before)-1]
+	case bytes.HasPrefix(after, comma):
+		after = after[1:]
+	}
+	return bytes.Join([][]byte{before, after}, nil)
+}
+
+const blanks = " \t\r\n"
+
+var comma = []byte(",")
+
+func member(object []byte, name string) (value jsonscan.Span, ok bool) {
+	var found [1]jsonscan.Span
+	err := jsonscan.Object(object, []string{name}, found[:])
+	return found[0], err == nil && found[0].Found()
+}
+
+// same reports whether an edit returned the bytes that it got.
+func same(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
