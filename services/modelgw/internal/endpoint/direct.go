@@ -295,7 +295,7 @@ func (r *relay) pass(piece []byte, flush bool) error {
 // usage is the usage of a call, whose answer may have broken off: the vendor's report, or else an estimate, so that a
 // client cannot escape a budget by not asking for usage.
 func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
-	if r.facts.Usage != nil && !brokenOff {
+	if generate.Counts(r.facts.Usage) && !brokenOff {
 		return r.facts.Usage
 	}
 	return generate.Unfinished(r.facts.Usage, r.inputTokens(), r.facts.Pieces)

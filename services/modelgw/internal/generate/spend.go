@@ -30,7 +30,7 @@ type Prices map[string]*modelv1.Prices
 // Unfinished is the usage of an answer that did not reach its end: the provider's report, or else an estimate of the
 // input and a token for each piece. Output is reported at the end, so at least as many tokens as pieces count.
 func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsage {
-	if said == nil {
+	if !Counts(said) {
 		return &modelv1.ModelUsage{InputTokens: input, OutputTokens: pieces, TotalTokens: input + pieces}
 	}
 	taken := proto.CloneOf(said)
@@ -41,9 +41,14 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 	return taken
 }
 
+// Counts reports whether a provider's report of usage, which may be nil, has any tokens.
+func Counts(said *modelv1.ModelUsage) bool {
+	return chat.InputTokens(said) > 0 || said.GetOutputTokens() > 0 || said.GetTotalTokens() > 0
+}
+
 // Spend refuses a call that [Affordable] refuses, reserves its estimated cost in the budgets of its project, its
 // account and its further scopes, and settles its actual cost, abandoned streams included. An answer without usage, or
-// with impossible usage, is settled with an estimate that is not part of the answer. Spend sets the cost of the usage
+// with impossible or empty usage, is settled with an estimate that is not part of the answer. Spend sets the cost of the usage
 // if the price is known and the provider did not report the cost.
 func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 	return func(next Func) Func {
@@ -189,7 +194,7 @@ func (c *Call) scopes() []string {
 // guess returns the likely usage of an answer; nil if its provider reports it, and for a refusal, for which nothing was
 // generated.
 func (c *Call) guess(output *modelv1.ModelOutput) *modelv1.ModelUsage {
-	if output.GetUsage() != nil {
+	if Counts(output.GetUsage()) {
 		return nil
 	}
 	var said []*modelv1.ChatMessage

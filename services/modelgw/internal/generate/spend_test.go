@@ -60,15 +60,17 @@ func TestABudgetOfDollarsRefusesAFallbackModelWithoutAPrice(t *testing.T) {
 // provider.
 func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
 	t.Parallel()
-	g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-		response, err := says("an answer of some forty characters in all")(ctx, r)
-		response.Output.Usage = nil
-		return response, err
-	})
-	response, err := g.generate(t.Context(), g.call(nil))
-	require.NoError(t, err)
-	assert.Nil(t, response.Output.GetUsage())
-	assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens)
+	for name, said := range map[string]*modelv1.ModelUsage{"no usage": nil, "an empty one": {}} {
+		g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+			response, err := says("an answer of some forty characters in all")(ctx, r)
+			response.Output.Usage = said
+			return response, err
+		})
+		response, err := g.generate(t.Context(), g.call(nil))
+		require.NoError(t, err, name)
+		assert.Same(t, said, response.Output.GetUsage(), name)
+		assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens, name)
+	}
 }
 
 // Writes to a cache for an hour cost more than others, and an answer in a mode with prices of its own has an unknown
