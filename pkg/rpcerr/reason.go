@@ -338,11 +338,15 @@ func SandboxQuota(quota string, limit int, after time.Duration, format string, a
 	return e
 }
 
-// PriceUnknown is the error for a model without a known price, if something, such as `limits.cost`, bounds dollars.
-func PriceUnknown(model, bound string) *Error {
+// PriceUnknown is the error for a model without a known price, if something, such as `limits.cost`, bounds dollars. How
+// says in which way it is used, if another way has a price, such as `in the mode flex`; empty for any way.
+func PriceUnknown(model, how, bound string) *Error {
+	hint := fmt.Sprintf("give it in the configuration of modelgw, `prices: {%s: {input: 2.5, output: 10}}` in dollars per million tokens, or bound tokens instead", model)
+	if how != "" {
+		how, hint = " "+how, "bound tokens instead, or use the model in another way; the configuration of modelgw has prices of modes in `prices`"
+	}
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN,
-		"%s bounds dollars, and the price of %s is not known: give it in the configuration of modelgw, `prices: {%s: {input: 2.5, output: 10}}` in dollars per million tokens, or bound tokens instead",
-		bound, model, model).with("model", model)
+		"%s bounds dollars, and the price of %s%s is not known: %s", bound, model, how, hint).with("model", model)
 }
 
 // NothingScored is the error for an evaluation that ended without a score of a model.

@@ -66,7 +66,7 @@ func made() []*rpcerr.Error {
 		rpcerr.EngineUnavailable("docker", "h", time.Second, "m"),
 		rpcerr.ConnectionQueueFull("p/a", s, "m"),
 		rpcerr.SandboxQuota("sandboxes", 1, s, "m"), rpcerr.SandboxQuota("processes", 0, s, "m"),
-		rpcerr.PriceUnknown("a/b", "limits.cost"),
+		rpcerr.PriceUnknown("a/b", "", "limits.cost"),
 		rpcerr.NothingScored("a/b", "m"),
 		rpcerr.BudgetExhausted("projects/p", s, "m"),
 		rpcerr.WorkerUnavailable("tool", "n", s, "m"), rpcerr.WorkerNotConnected("tool", "n", "m"),

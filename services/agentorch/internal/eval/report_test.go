@@ -97,7 +97,7 @@ func TestTheLogSaysWhyAnEvaluationWasRefused(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"level": "INFO", "msg": "an evaluation is refused", "project": "p", "task": "t", "reason": "INVALID_REQUEST", "field": "spec.steps[0]",
 	}, create("t", false, rpcerr.InvalidField("spec.steps[0]", "quotes a question")))
-	priceless := create("t", false, rpcerr.PriceUnknown("a/b", "limits.cost"))
+	priceless := create("t", false, rpcerr.PriceUnknown("a/b", "", "limits.cost"))
 	assert.Equal(t, []any{"PRICE_UNKNOWN", "WARN"}, []any{priceless["reason"], priceless["level"]})
 	incapable := create("t", false, rpcerr.CapabilityUnsupported("tools", "the model takes no tools"))
 	assert.Equal(t, []any{"CAPABILITY_UNSUPPORTED", "INFO"}, []any{incapable["reason"], incapable["level"]}, "the caller's own choice")

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -93,7 +94,7 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 			continue
 		}
 		if scope := budgets.BoundsCost(c.scopes()); scope != "" {
-			return rpcerr.PriceUnknown(c.inMode(model), "the budget of "+scope)
+			return rpcerr.PriceUnknown(model, c.how(), "the budget of "+scope)
 		}
 	}
 	return nil
@@ -127,15 +128,16 @@ func (c *Call) mode() string {
 	return c.Mode
 }
 
-// inMode is a model's name for people, with what the call asks for beside it.
-func (c *Call) inMode(model string) string {
+// how says for people in which way the call uses its model; empty for the plain one.
+func (c *Call) how() string {
+	var ways []string
 	if mode := c.mode(); mode != "" {
-		model += " in the mode " + mode
+		ways = append(ways, "in the mode "+mode)
 	}
 	if c.Batched != nil {
-		model += " in a batch"
+		ways = append(ways, "in a batch")
 	}
-	return model
+	return strings.Join(ways, " ")
 }
 
 // apply sets the cost of usage if the price of the model that answered, in the mode in which it did, is known and the

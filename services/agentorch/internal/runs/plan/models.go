@@ -279,7 +279,7 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 		return nil, call.placed(err)
 	}
 	if bound != "" && answer.GetPrices() == nil {
-		return nil, priceUnknown(call.ref.GetModel(), bound)
+		return nil, c.priceUnknown(ctx, project, call.ref, bound)
 	}
 	provider, _, _ := strings.Cut(call.ref.GetModel(), "/")
 	for _, name := range answer.GetConfig().GetFallbackModels().GetValues() {
@@ -294,7 +294,7 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 			return nil, rpcerr.Moved("model", call.fieldOf("fallback_models"), err)
 		}
 		if bound != "" && checked.GetPrices() == nil {
-			return nil, priceUnknown(fallback.GetModel(), bound)
+			return nil, c.priceUnknown(ctx, project, fallback, bound)
 		}
 	}
 	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
@@ -308,9 +308,15 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 	return warnings, nil
 }
 
-// priceUnknown is the error for a model without a known price where the field bound limits dollars.
-func priceUnknown(model, bound string) error {
-	err := rpcerr.PriceUnknown(model, bound)
+// priceUnknown is the error for a model without a known price where the field bound limits dollars. A model that has one
+// without its options is asked for in a mode, such as a service tier.
+func (c Checker) priceUnknown(ctx context.Context, project string, ref *agentv1.ModelRef, bound string) error {
+	plain, how := proto.CloneOf(ref), ""
+	plain.ModelArgsJson = ""
+	if answer, err := c.validate(ctx, project, plain, nil); err == nil && answer.GetPrices() != nil {
+		how = "in the mode that its options ask for"
+	}
+	err := rpcerr.PriceUnknown(ref.GetModel(), how, bound)
 	return err.WithField(bound, "%s", err.Message)
 }
 
