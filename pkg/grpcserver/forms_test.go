@@ -211,6 +211,37 @@ func TestHeadersTrailersAndDetailsArriveAndValuesDoNot(t *testing.T) {
 	})
 }
 
+func TestAFailureOfAServerArrivesAsItsHandlerSaysIt(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		fail := func() error { return rpcerr.ProviderResponseInvalid("v", 200, "no answer") }
+		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) { return nil, fail() }
+		f.execute = func(*toolv1.ExecuteToolsRequest, toolv1.ToolService_ExecuteToolsServer) error { return fail() }
+		calls := map[string]func() error{
+			"one answer": func() error {
+				_, err := f.tools.ListTools(t.Context(), listing())
+				return err
+			},
+			"stream": func() error {
+				stream, err := f.tools.ExecuteTools(t.Context(), executing())
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				return err
+			},
+		}
+		for name, call := range calls {
+			assert.True(t, rpcerr.Is(call(), errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID), name)
+		}
+		fail = func() error { panic("the cause") }
+		for name, call := range calls {
+			told, ok := rpcerr.As(call())
+			require.True(t, ok, name)
+			assert.Regexp(t, `"panic".*"request_id":"`+told.Metadata["requestId"]+`"`, f.log.String(), name)
+		}
+	})
+}
+
 func TestMessagesAreNotShared(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {

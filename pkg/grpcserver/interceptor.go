@@ -133,7 +133,8 @@ func (c *chain) know(desc *grpc.ServiceDesc) {
 	}
 }
 
-// including returns desc with handlers that run this chain without its checks of messages, and then the other chain.
+// including returns desc with handlers that run this chain without its checks of messages, and then the other chain,
+// whose status it turns back into the error, as a client does: this chain hides errors that it does not know.
 func (c *chain) including(other *chain, desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	all := other.guarded(desc)
 	for i := range all.Streams {
@@ -142,10 +143,13 @@ func (c *chain) including(other *chain, desc *grpc.ServiceDesc) *grpc.ServiceDes
 		c.included[info.FullMethod] = true
 		handler := m.Handler
 		if m.ClientStreams || m.ServerStreams { // c.stream runs before, as for all streams of the server.
-			m.Handler = func(srv any, ss grpc.ServerStream) error { return other.stream(srv, ss, info, handler) }
-		} else {
-			m.Handler = func(srv any, ss grpc.ServerStream) error { return c.stream(srv, ss, info, handler) }
+			m.Handler = func(srv any, ss grpc.ServerStream) error {
+				return rpcerr.FromStatus(other.stream(srv, ss, info, handler))
+			}
+			continue
 		}
+		served := func(srv any, ss grpc.ServerStream) error { return rpcerr.FromStatus(handler(srv, ss)) }
+		m.Handler = func(srv any, ss grpc.ServerStream) error { return c.stream(srv, ss, info, served) }
 	}
 	return all
 }

@@ -3,8 +3,9 @@
 //
 // The services are the same as in a fleet, and so are their calls: each has a gRPC server of its own with its own check
 // of credentials; only the bytes do not leave the process. The gateway's server includes the others, so that the gRPC
-// calls of clients are read once; REST, and the services among themselves, call over the listeners. Journal, effect ledgers and catalogue share one SQLite
-// database, so that one sync of the disk makes the steps of many runs durable at once.
+// calls of clients are read once; REST, and the services among themselves, call over the listeners. Journal, effect
+// ledgers and catalogue share one SQLite database, so that one sync of the disk makes the steps of many runs durable at
+// once.
 //
 //	clients ──▶ gateway (TCP, loopback) ──▶ modelgw   toolexec   sandboxd   agentorch      (in-process listeners)
 //	                                           ▲          ▲          ▲          │

@@ -424,14 +424,18 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 
 // A client that reads the answer only after it has sent its whole body receives the answer, whether the body has a
 // length or not. A client that sends an Expect header receives it at once.
-func TestABodyThatIsTooLargeIsAnsweredToWhoSendsItAll(t *testing.T) {
+func TestABodyThatIsRefusedIsAnsweredToWhoSendsItAll(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxBodyBytes = 1000 })
 	const size = 100 << 20
-	for name, tt := range map[string]struct{ header, before, after string }{
-		"with its length": {fmt.Sprintf("Content-Length: %d", size), "", ""},
-		"in chunks":       {"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n", size), "\r\n0\r\n\r\n"},
-		"after asking":    {fmt.Sprintf("Expect: 100-continue\r\nContent-Length: %d", size), "", ""},
+	for name, tt := range map[string]struct {
+		header, before, after string
+		want                  int
+	}{
+		"with its length": {fmt.Sprintf("Content-Length: %d", size), "", "", http.StatusRequestEntityTooLarge},
+		"in chunks":       {"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n", size), "\r\n0\r\n\r\n", http.StatusRequestEntityTooLarge},
+		"after asking":    {fmt.Sprintf("Expect: 100-continue\r\nContent-Length: %d", size), "", "", http.StatusRequestEntityTooLarge},
+		"compressed":      {fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d", size), "", "", http.StatusUnsupportedMediaType},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -454,7 +458,7 @@ func TestABodyThatIsTooLargeIsAnsweredToWhoSendsItAll(t *testing.T) {
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)
 			defer answer.Body.Close()
-			assert.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
+			assert.Equal(t, tt.want, answer.StatusCode)
 		})
 	}
 }

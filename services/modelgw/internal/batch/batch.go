@@ -625,7 +625,7 @@ func riderOf(batch, line string) (int64, bool) {
 // collect stores the results of a batch that has ended at its vendor.
 func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d *driver, plan plan, batch *Batch, status provider.BatchStatus) (ended bool, err error) {
 	results, size, foreign := map[int64]provider.BatchResult{}, 0, false
-	seen, answered := map[int64]bool{}, 0
+	seen, answered := map[int64]bool{}, 0 // whether a rider that was named has a result
 	var stored error
 	store := func() error {
 		stored = b.settle(ctx, batch, results)
@@ -644,11 +644,11 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 		if seen[rider] { // The first counts.
 			return nil
 		}
-		seen[rider] = true
 		if r.Status == 0 {
-			if r.Body = reason(r.Body); len(r.Body) == 0 { // The batch says why.
-				return nil
-			}
+			r.Body = reason(r.Body)
+		}
+		if seen[rider] = r.Status != 0 || len(r.Body) > 0; !seen[rider] { // Another line, or the batch, says why.
+			return nil
 		}
 		if r.Status == http.StatusOK {
 			answered++
@@ -659,13 +659,14 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 		}
 		return store()
 	})
-	if err == nil && len(results) > 0 {
-		err = store()
+	if stored == nil && len(results) > 0 { // Also those before a failure, which may be all that there are.
+		_ = store() // It leaves its error in stored.
 	}
 	switch {
 	case stored != nil:
 		return false, stored
 	case err != nil:
+		batch.Completed = max(batch.Completed, answered)
 		return b.failed(ctx, d, plan, batch, err)
 	}
 	failpoint.Hit("modelgw/after-batch-results")

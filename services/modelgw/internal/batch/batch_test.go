@@ -55,6 +55,9 @@ type vendor struct {
 	foreign []string
 	// hangSubmit and hangResults are how many of the next requests never end by themselves.
 	hangSubmit, hangResults int
+	// broken is the error after the last result. Empty means that a line without a result comes before each.
+	broken error
+	empty  bool
 }
 
 // hang waits for the end of a request, if it is one that hangs. v.mu is held but meanwhile.
@@ -150,12 +153,17 @@ func (v *vendor) Results(ctx context.Context, s provider.BatchStatus, each func(
 				continue
 			}
 			result.ID = line.ID
+			if v.empty {
+				if err := each(provider.BatchResult{ID: line.ID}); err != nil {
+					return err
+				}
+			}
 			if err := each(result); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return v.broken
 }
 
 func (v *vendor) Cancel(_ context.Context, id string) error {
@@ -716,6 +724,48 @@ func TestARequestThatHangsIsMadeAgain(t *testing.T) {
 			assert.Equal(t, outcome{status: http.StatusOK, body: fmt.Sprint("body ", i)}, got)
 		}
 		assert.Equal(t, []int{3}, f.vendor.sizes())
+	})
+}
+
+// TestAnswersBeforeAFailureAreKept: the vendor may have another file for failures, which cannot be read.
+func TestAnswersBeforeAFailureAreKept(t *testing.T) {
+	t.Parallel()
+	for _, class := range []provider.Class{provider.Transient, provider.Final} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t)
+			f.vendor.broken = &provider.Error{Provider: "v", Class: class, Status: http.StatusNotFound, Message: "no such file"}
+			f.vendor.reply = func(l line) provider.BatchResult {
+				if string(l.Body) == "body 1" {
+					return provider.BatchResult{}
+				}
+				return provider.BatchResult{Status: http.StatusOK, Body: l.Body}
+			}
+			b, stop := f.start("one")
+			defer stop()
+			all := f.carryAll(b, 3)
+			assert.Equal(t, outcome{status: http.StatusOK, body: "body 0"}, all[0])
+			assert.ErrorContains(t, all[1].err, "no such file")
+			assert.Equal(t, outcome{status: http.StatusOK, body: "body 2"}, all[2])
+			shown, err := b.List(t.Context(), "p", "", 10)
+			require.NoError(t, err)
+			require.Len(t, shown, 1)
+			assert.Equal(t, 2, shown[0].Completed)
+			assert.Equal(t, 1, shown[0].Failed)
+		})
+	}
+}
+
+// TestALineWithoutAResultHidesNone: a vendor may list a failed request among the answers, and say why in another file.
+func TestALineWithoutAResultHidesNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.empty = true
+		b, stop := f.start("one")
+		defer stop()
+		for i, got := range f.carryAll(b, 3) {
+			assert.Equal(t, outcome{status: http.StatusOK, body: fmt.Sprint("body ", i)}, got)
+		}
 	})
 }
 

@@ -16,6 +16,9 @@ import (
 // readBody reads a request's body, up to a bound. The caller must release it.
 func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		if !asks(r) {
+			discard(r)
+		}
 		return nil, refuse(http.StatusUnsupportedMediaType, "the body is encoded as "+cut(coding)+"; send it as it is, without Content-Encoding")
 	}
 	b := buffer.New()
@@ -25,13 +28,20 @@ func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 	}
 	b.Release()
 	if errors.Is(err, buffer.ErrTooLarge) {
-		// A client that sends such an Expect header does not send the body.
-		if asks := strings.EqualFold(r.Header.Get("Expect"), "100-continue"); !asks || r.ContentLength <= most {
-			_, _ = io.CopyN(io.Discard, r.Body, bound.DiscardedBytes) // The answer is the same on a failure.
+		if !asks(r) || r.ContentLength <= most {
+			discard(r)
 		}
 		return nil, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes", most))
 	}
 	return nil, refuse(http.StatusBadRequest, "the body did not come whole")
+}
+
+// asks reports whether the client sends the body only when it is read.
+func asks(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Expect"), "100-continue") }
+
+// discard reads the body of a request that is refused, for clients that read the answer only after they have sent it.
+func discard(r *http.Request) {
+	_, _ = io.CopyN(io.Discard, r.Body, bound.DiscardedBytes) // The answer is the same on a failure.
 }
 
 // spliced is a body with one value replaced: the bytes before it, the new value, and the bytes after it. All senders
