@@ -147,7 +147,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	}
 	for service, program := range owners() {
 		if own, ok := deps.Servers[program]; ok {
-			s.Include(own, service) // Calls of a service that is not built yet are forwarded, and the program answers so.
+			// Calls of a service that is not built yet are forwarded, and the program answers so.
+			s.Include(own, service) //nolint:contextcheck // Each call has a context of its own.
 		}
 	}
 	api, err := rest.New(ctx, conns)

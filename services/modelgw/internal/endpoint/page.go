@@ -52,6 +52,9 @@ func anthropicPage(query url.Values, all []model) (page, error) {
 // models from pageToken on, which is the name of the last model before. Without a size the page has the rest of the
 // list.
 func geminiPage(query url.Values, all []model) (page, error) {
+	if query.Get("pageSize") == "0" { // As if it were left out (https://google.aip.dev/158).
+		query.Del("pageSize")
+	}
 	size, err := countOf(query, "pageSize", len(all))
 	if err != nil {
 		return page{}, err

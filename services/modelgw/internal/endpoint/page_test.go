@@ -38,6 +38,7 @@ func TestListsOfModelsComeInPages(t *testing.T) {
 		"pageSize=3&pageToken=v%2Fc": "d",
 		"pageSize=5000":              "a b v/c d",
 		"pageToken=d":                "",
+		"pageSize=0&pageToken=v/c":   "d",
 	} {
 		assert.Equal(t, want, shown(t, geminiPage, query, all), "Gemini's %q", query)
 	}
@@ -45,7 +46,7 @@ func TestListsOfModelsComeInPages(t *testing.T) {
 		_, err := anthropicPage(values(t, query), all)
 		assert.Error(t, err, query)
 	}
-	for _, query := range []string{"pageSize=0", "pageSize=x", "pageToken=none"} {
+	for _, query := range []string{"pageSize=-1", "pageSize=x", "pageToken=none"} {
 		_, err := geminiPage(values(t, query), all)
 		assert.Error(t, err, query)
 	}

@@ -170,7 +170,7 @@ func (f *Files) Find(ctx context.Context, b provider.BatchIntent) (string, error
 			return "", err
 		}
 		for _, file := range files.Data {
-			if file.Name == b.Key+".jsonl" {
+			if file.Name == b.Key+".jsonl" && file.ID != "" {
 				inputs[file.ID] = true // There are several if a crash came between a file and its batch.
 			}
 		}
