@@ -306,7 +306,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	calls = call.New(call.Deps{
 		Registry: s.registry,
-		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), generate.Seal, s.responses.Stage),
+		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage, generate.Seal), // A stored answer keeps its sealer.
 		Effects:  effects,
 		Batches:  s.batches,
 		Budgets:  s.budgets,

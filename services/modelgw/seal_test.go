@@ -484,6 +484,33 @@ func TestAConversationGoesOnWithAnotherAccount(t *testing.T) {
 	assert.Len(t, other.Returned(), 1)
 }
 
+// An answer from the response cache has the sealer that made it, wherever the account is now.
+func TestACachedAnswerSaysWhoSealedIt(t *testing.T) {
+	t.Parallel()
+	var current modelgw.Config
+	g, vendors := serveSealers(t, func(c *modelgw.Config, _ *modelgw.Deps) { current = *c })
+	first := chat.User("question")
+	ask := func(cached bool, messages ...*modelv1.ChatMessage) *modelv1.ChatMessage {
+		t.Helper()
+		answer, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{Parent: project, Model: gptModel, Messages: messages, Config: &modelv1.GenerateConfig{
+			MaxRetries: new(int32(0)), Cache: &modelv1.CacheSetting{Enabled: cached},
+		}})
+		require.NoError(t, err)
+		return chat.FirstMessage(answer.GetOutput())
+	}
+	made := ask(true, first)
+	ask(false, first, made, chat.User("go on"))
+	assert.Len(t, vendors[gptModel].Returned(), 1, "the vendor gets its own")
+
+	moved := providertest.SealingOpenAI(t)
+	current.OpenAI.BaseURL = moved.URL
+	require.NoError(t, g.service.Reload(t.Context(), current))
+	found := ask(true, first)
+	require.Empty(t, moved.Made(), "the answer is from the cache")
+	ask(false, first, found, chat.User("go on"))
+	assert.Empty(t, moved.Returned())
+}
+
 // A client may hold a conversation from before seals were in envelopes: its seals are bare, or in envelopes that do not
 // say whose they are.
 func TestAnOlderConversationGoesOn(t *testing.T) {

@@ -17,19 +17,19 @@ var unsealed = regexp.MustCompile(`"signature"\s*:\s*""`)
 // Reopen implements dialect.Reopener: envelopes are signatures and data of thinking, and an empty signature is open
 // reasoning. A turn of which nothing is left says so, since the server refuses an empty one.
 func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
-	if !dialect.HasEnvelope(request) && !unsealed.Match(request) {
+	if !mayReopen(request) {
 		return request
 	}
 	block := func(raw []byte) []byte {
 		var b wireBlock
-		if jsonread.Unmarshal(raw, &b) != nil || b.Type != "thinking" && b.Type != "redacted_thinking" {
+		if !mayReopen(raw) || jsonread.Unmarshal(raw, &b) != nil || b.Type != "thinking" && b.Type != "redacted_thinking" {
 			return raw
 		}
 		part := b.enveloped()
 		if part == nil {
 			return raw
 		}
-		if part = take(part); part == nil {
+		if part = take(part); part == nil || !isThinking(part.GetReasoning()) && part.GetReasoning().GetReasoning() == "" {
 			return nil
 		}
 		e := newEncoder(jsonwrite.NewWriter(len(raw)))
@@ -47,6 +47,9 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 	turn := func(message []byte) []byte { return jsonedit.Member(message, "content", content) }
 	return jsonedit.Member(request, "messages", func(list []byte) []byte { return jsonedit.List(list, turn) })
 }
+
+// mayReopen reports whether a document may have something to reopen in it. It is much faster than to decode it.
+func mayReopen(doc []byte) bool { return dialect.HasEnvelope(doc) || unsealed.Match(doc) }
 
 // enveloped is the reasoning in the envelope that thinking has, or the open reasoning that it is; nil for the server's
 // own.

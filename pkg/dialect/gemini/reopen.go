@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/base64"
 
 	"google.golang.org/protobuf/proto"
@@ -54,7 +55,7 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 	turn := func(content []byte) []byte {
 		return jsonedit.Member(content, "parts", func(list []byte) []byte {
 			left := jsonedit.List(list, func(part []byte) []byte { return reopened(part, take, signCalls) })
-			if string(left) == "[]" {
+			if string(left) == "[]" && string(list) != "[]" {
 				return []byte(`[{"text":""}]`)
 			}
 			return left
@@ -71,7 +72,7 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 // reopened returns a part with what the server gets in place of an envelope; nil for a part that has nothing else.
 func reopened(raw []byte, take func(*contentv1.Content) *contentv1.Content, signCalls bool) []byte {
 	var p part
-	if jsonread.Unmarshal(camel(raw), &p) != nil {
+	if !dialect.HasEnvelope(raw) || jsonread.Unmarshal(camel(raw), &p) != nil {
 		return raw
 	}
 	sealed, err := base64.StdEncoding.DecodeString(dialect.StandardBase64(p.Signature))
@@ -99,6 +100,9 @@ func reopened(raw []byte, take func(*contentv1.Content) *contentv1.Content, sign
 		} else {
 			raw = jsonedit.Member(raw, member, func([]byte) []byte { return jsonwrite.AppendText(nil, signature) })
 		}
+	}
+	if len(bytes.Trim(raw, "{} \t\r\n")) == 0 { // Some clients leave an empty text out.
+		return nil
 	}
 	return raw
 }

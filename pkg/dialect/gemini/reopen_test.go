@@ -33,9 +33,12 @@ func TestTheServerGetsNoEnvelopes(t *testing.T) {
 		`[` + signed("thought_signature", dialecttest.OwnEnvelope) + `]`:                       `[` + signed("thought_signature", dialecttest.OwnSeal) + `]`,
 		`[` + thought + `,{"text":"","thoughtSignature":"` + dialecttest.LaterEnvelope + `"}]`: `[` + thought + `]`,
 		`[{"text":"","thoughtSignature":"` + dialecttest.MuteEnvelope + `"}]`:                  `[{"text":""}]`,
-		`[` + call(dialecttest.OwnEnvelope) + `]`:                                              `[` + call(dialecttest.OwnSeal) + `]`,
-		`[` + call(dialecttest.OtherEnvelope) + `]`:                                            `[` + call("skip_thought_signature_validator") + `]`,
-		`[` + call("c2ln") + ` ]`:                                                              `[` + call("c2ln") + ` ]`,
+		"[\n{\"text\":\"\",\"thoughtSignature\":\"" + dialecttest.MuteEnvelope + "\"}\n]":      `[{"text":""}]`,
+		`[` + thought + `,{"thoughtSignature" : "` + dialecttest.MuteEnvelope + `" }]`:         `[` + thought + `]`, // Some clients leave an empty text out.
+		`[]`: `[]`,
+		`[` + call(dialecttest.OwnEnvelope) + `]`:   `[` + call(dialecttest.OwnSeal) + `]`,
+		`[` + call(dialecttest.OtherEnvelope) + `]`: `[` + call("skip_thought_signature_validator") + `]`,
+		`[` + call("c2ln") + ` ]`:                   `[` + call("c2ln") + ` ]`,
 	}
 	all := map[string]string{}
 	for parts, want := range cases {
@@ -72,4 +75,11 @@ func TestCallsOfOtherModelsAreSigned(t *testing.T) {
 	for _, m := range []*modelv1.ChatMessage{own, chat.Assistant("said")} {
 		assert.Same(t, m, gemini.SignCalls(m))
 	}
+}
+
+func TestAWordOfEnvelopesChangesNothing(t *testing.T) {
+	t.Parallel()
+	request := []byte(`{"contents":[{"parts":[{"text":"what is evalfleet:?"}]}, {"role":"model", "parts":[]}]}`)
+	got := gemini.Codec{}.Reopen(request, nil, true)
+	assert.Same(t, &request[0], &got[0])
 }

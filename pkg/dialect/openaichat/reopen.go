@@ -6,19 +6,21 @@ import (
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // Reopen implements dialect.Reopener. Details that AppendResponse wrote are left out: their seals are those of other
 // formats' servers, and what is readable of them is beside them.
 func (Codec) Reopen(request []byte, _ func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
-	if !bytes.Contains(request, []byte(`"`+ownFormat+`"`)) {
+	own := []byte(`"` + ownFormat + `"`)
+	if !bytes.Contains(request, own) {
 		return request
 	}
 	message := func(raw []byte) []byte {
 		var m struct {
 			Details []json.RawMessage `json:"reasoning_details"`
 		}
-		if json.Unmarshal(raw, &m) != nil || len(ownDetails(m.Details)) == 0 {
+		if !bytes.Contains(raw, own) || jsonread.Unmarshal(raw, &m) != nil || len(ownDetails(m.Details)) == 0 {
 			return raw
 		}
 		return jsonedit.Without(raw, "reasoning_details")

@@ -1,11 +1,10 @@
 package openairesponses
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // Reopen implements dialect.Reopener: envelopes are the sealed content of reasoning. Open reasoning is left out, since
@@ -19,7 +18,7 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 			Type string `json:"type"`
 			Seal string `json:"encrypted_content"`
 		}
-		if json.Unmarshal(raw, &it) != nil || it.Type != typeReasoning {
+		if !dialect.HasEnvelope(raw) || jsonread.Unmarshal(raw, &it) != nil || it.Type != typeReasoning {
 			return raw
 		}
 		part := dialect.Enveloped(it.Seal, nil)

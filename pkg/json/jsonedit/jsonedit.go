@@ -29,30 +29,37 @@ func Member(object []byte, name string, edit Edit) []byte {
 }
 
 // List edits the elements of a list. An edit that returns nil leaves the element out, with the comma before it; of the
-// first ones, with the comma after it.
+// first ones, with the comma after it. A list of which nothing is left is `[]`.
 func List(list []byte, edit Edit) []byte {
-	var edited []byte
+	var opening, edited []byte
 	changed, some := false, false
 	end := 0
 	for at := range jsonscan.Elements(list) {
 		before, gap := at.Of(list), list[end:at.Start]
 		if end == 0 {
-			edited = append(edited, gap...)
+			opening = gap
 		}
 		after := edit(before)
-		changed = changed || !same(before, after)
-		if after != nil {
-			if some {
-				edited = append(edited, gap...)
-			}
-			edited, some = append(edited, after...), true
+		if !changed && !same(before, after) {
+			changed, edited = true, append(edited, list[:end]...)
 		}
-		end = at.End
+		if changed && after != nil {
+			if !some {
+				gap = opening
+			}
+			edited = append(append(edited, gap...), after...)
+		}
+		some, end = some || after != nil, at.End
 	}
-	if !changed {
+	switch {
+	case !changed:
 		return list
+	case !some:
+		edited = []byte("[")
+		return append(edited, bytes.TrimLeft(list[end:], blanks)...)
+	default:
+		return append(edited, list[end:]...)
 	}
-	return append(edited, list[end:]...)
 }
 
 // Without returns an object without a member, if it has that member once.

@@ -40,12 +40,16 @@ func TestElementsAreChangedAndLeftOut(t *testing.T) {
 		}
 	}
 	for list, want := range map[string]string{
-		`[ 1.0, {"x" : 1} ]`:      `[ 1.0, {"x" : 1} ]`,
-		`[1.0,"x" , 2]`:           `[1.0,"y" , 2]`,
-		`[ "no", 1.0 , "no", 2 ]`: `[ 1.0, 2 ]`,
-		`["no"]`:                  `[]`,
-		`[]`:                      `[]`,
-		`"x"`:                     `"x"`,
+		`[ 1.0, {"x" : 1} ]`:       `[ 1.0, {"x" : 1} ]`,
+		`[1.0,"x" , 2]`:            `[1.0,"y" , 2]`,
+		`[ "no", 1.0 , "no", 2 ]`:  `[ 1.0, 2 ]`,
+		`[1,"no", "no" , "x", 2]`:  `[1 , "y", 2]`,
+		`["no"]`:                   `[]`,
+		"[\n \"no\" ,\n \"no\"\n]": `[]`,
+		`[ "no" `:                  `[`,
+		`[ ]`:                      `[ ]`,
+		`[]`:                       `[]`,
+		`"x"`:                      `"x"`,
 	} {
 		assert.Equal(t, want, string(jsonedit.List([]byte(list), edit)), list)
 	}

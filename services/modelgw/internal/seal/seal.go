@@ -80,10 +80,10 @@ func For(reader string, part *contentv1.Content) *contentv1.Content {
 		return part
 	}
 	open := &contentv1.Reasoning{Reasoning: r.GetReasoning(), Summary: r.Summary}
-	if r.GetRedacted() {
+	if r.GetRedacted() || r.GetReasoning() == "" {
 		open = &contentv1.Reasoning{Reasoning: r.GetSummary()}
 	}
-	if open.GetReasoning() == "" && open.GetSummary() == "" {
+	if open.GetReasoning() == "" {
 		return nil
 	}
 	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: open}}

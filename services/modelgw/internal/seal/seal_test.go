@@ -78,6 +78,10 @@ func TestWhatIsReadableIsLeft(t *testing.T) {
 	want := chat.ReasoningPart("all")
 	want.GetReasoning().Summary = new("short")
 	equal(t, want, seal.For(ours, signed), "a text with a signature")
+	named := &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{
+		Summary: new("short"), Signature: new("rs_1"), SealedBy: theirs,
+	}}}
+	equal(t, chat.ReasoningPart("short"), seal.For(ours, named), "a summary alone, of reasoning that is stored at the vendor")
 	for _, part := range []*contentv1.Content{chat.TextPart("x"), chat.ReasoningPart("open")} {
 		assert.Same(t, part, seal.For(ours, part), "it has no seal")
 	}
