@@ -92,8 +92,8 @@ type Codec interface {
 	// false for a genuine error; output is then nil.
 	Stopped(status int, said *Error, model string) (output *modelv1.ModelOutput, ok bool)
 
-	// ParseRequest decodes the body of a client's request. Members that the format has in the address rather than in
-	// the body are left empty for the caller to fill. Config is never nil.
+	// ParseRequest decodes the body of a client's request, which is UTF-8: parts of it are kept as they are. Members that
+	// the format has in the address rather than in the body are left empty for the caller to fill. Config is never nil.
 	ParseRequest(body []byte) (*Request, error)
 	// AppendResponse appends an output to dst, as the answer to a request. A format with one choice takes the first.
 	AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error)

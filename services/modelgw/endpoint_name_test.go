@@ -22,3 +22,21 @@ func TestANameThatIsNotUTF8IsRefused(t *testing.T) {
 	_, err := registry.Gather()
 	require.NoError(t, err)
 }
+
+// Bytes that are no UTF-8 in what is kept as it came, such as a tool's schema, become U+FFFD, as in texts. A keyed call is
+// stored, and what is stored is UTF-8.
+func TestAToolsSchemaThatIsNotUTF8IsTaken(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	const schema = "{\"type\":\"object\",\"properties\":{\"\x8d\":{}}}"
+	for path, body := range map[string]string{
+		chatPath:                                 `{"model":"mockllm/m","messages":[{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"f","parameters":` + schema + `}}]}`,
+		messagesPath:                             `{"model":"mockllm/m","max_tokens":5,"messages":[{"role":"user","content":"q"}],"tools":[{"name":"f","input_schema":` + schema + `}]}`,
+		responsesPath:                            `{"model":"mockllm/m","input":"q","tools":[{"type":"function","name":"f","parameters":` + schema + `}]}`,
+		geminiPath + "mockllm/m:generateContent": `{"contents":[{"parts":[{"text":"q"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":` + schema + `}]}]}`,
+	} {
+		answer := g.post(t, path, body, "Idempotency-Key", "k-"+path[:4]+path[len(path)-4:])
+		assert.Equal(t, http.StatusOK, answer.StatusCode, path)
+		read(t, answer)
+	}
+}

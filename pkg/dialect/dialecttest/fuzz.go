@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,6 +22,7 @@ func FuzzParseRequest(f *testing.F, h Harness) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		checkReopened(t, h.Codec, body)
+		body = bytes.ToValidUTF8(body, []byte(string(utf8.RuneError)))
 		r, err := h.Codec.ParseRequest(body)
 		if err != nil {
 			if _, ok := errors.AsType[*dialect.RequestError](err); !ok {

@@ -1,12 +1,14 @@
 package endpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -20,6 +22,9 @@ import (
 
 // convert answers a request through the canonical form.
 func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
+	if !utf8.Valid(doc) { // Members are kept as they are, such as a tool's schema, and a message is UTF-8.
+		doc = bytes.ToValidUTF8(doc, []byte(string(utf8.RuneError)))
+	}
 	a, err := x.ParseRequest(doc)
 	if err != nil {
 		return err
