@@ -728,9 +728,9 @@ type Reasoning struct {
 	Signature *string `protobuf:"bytes,3,opt,name=signature,proto3,oneof" json:"signature,omitempty"`
 	// True if `reasoning` is sealed.
 	Redacted bool `protobuf:"varint,4,opt,name=redacted,proto3" json:"redacted,omitempty"`
-	// Optional. Who can read the seal, `reasoning` or `signature`: the name of its format, and behind a slash what of
-	// that format, such as `anthropic/claude`. The gateway sets it in answers and sends a seal to no other model, which
-	// gets the readable part alone. Return it unchanged. Empty: not known; the seal is sent to any model.
+	// Optional. Who can read the sealed text or the signature: the name of a format, and behind a slash who of those that
+	// speak it, such as `anthropic/claude`. The gateway sets it in answers and sends a seal to no other model, which gets
+	// the readable part alone. Return it unchanged. Empty: not known; the seal is sent to any model.
 	SealedBy      string `protobuf:"bytes,5,opt,name=sealed_by,json=sealedBy,proto3" json:"sealed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

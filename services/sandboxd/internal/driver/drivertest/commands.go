@@ -173,6 +173,27 @@ while True:
     os.setsid()`)
 		b.python("import fcntl, os; fcntl.flock(os.open('chain', os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)")
 	})
+	t.Run("chains that are ended at the same time leave other commands running", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		b.sh("(while :; do touch beat; sleep 0.01; done) >/dev/null 2>&1 & echo $! >other")
+		t.Run("chains", func(t *testing.T) {
+			for i := range 2 {
+				t.Run(strconv.Itoa(i), func(t *testing.T) {
+					t.Parallel()
+					b.sub(t).timesOut("begun\n", "python3", "-c", `
+import os, signal, time
+print('begun', flush=True)
+if os.fork(): time.sleep(1000)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    if os.fork(): os._exit(0)
+    os.setsid()`)
+				})
+			}
+		})
+		b.sh("rm -f beat; for i in $(seq 3000); do [ -e beat ] && exec kill $(cat other); sleep 0.01; done; exit 1")
+	})
 	for name, disguise := range map[string]string{
 		"timer slack":              "libc.prctl(29, 50000, 0, 0, 0)",
 		"timer slack by its file":  "open('/proc/self/timerslack_ns', 'w').write('50000')",

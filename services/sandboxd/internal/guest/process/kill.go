@@ -96,7 +96,7 @@ func (t *Table) kill(find finder, leader <-chan struct{}) int {
 		}
 		left, _ := find()
 		signal(left, syscall.SIGKILL)
-		if len(left) == 0 && (none(find) || killFrozen(find) == 0) {
+		if len(left) == 0 && (none(find) || t.killFrozen(find) == 0) {
 			if leader != nil {
 				<-leader
 			}
@@ -118,11 +118,14 @@ func signal(pids []int, s syscall.Signal) {
 // killFrozen kills all that find gives while nothing in the sandbox runs, so that no list misses one, and returns how
 // many it found. Where this program is not the first of its namespace, others would be stopped too: it does nothing.
 //
-// The sandbox's other commands are stopped and continued, which they can notice. So it is the last resort.
-func killFrozen(find finder) int {
+// The sandbox's other commands are stopped and continued, which they can notice. So it is the last resort. One call at a
+// time does it: another would take what this one has stopped for what was stopped before, and leave it so.
+func (t *Table) killFrozen(find finder) int {
 	if os.Getpid() != 1 {
 		return 0
 	}
+	t.freezing.Lock()
+	defer t.freezing.Unlock()
 	before, _ := snapshot()
 	_ = syscall.Kill(-1, syscall.SIGSTOP) // all of the namespace at once, so that no fork escapes
 	found, _ := find()

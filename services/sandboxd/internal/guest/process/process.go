@@ -51,6 +51,8 @@ type Table struct {
 	birth spawner       // guarded by forking
 	way   spawnFeatures // guarded by forking
 
+	freezing sync.Mutex // held while all of the sandbox stands still
+
 	marking sync.Mutex // spans marking this program and the fork that inherits the mark
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans
 	mu      sync.Mutex

@@ -354,9 +354,9 @@ class Reasoning(_message.Message):
     redacted: _builtins.bool
     """True if `reasoning` is sealed."""
     sealed_by: _builtins.str
-    """Optional. Who can read the seal, `reasoning` or `signature`: the name of its format, and behind a slash what of
-    that format, such as `anthropic/claude`. The gateway sets it in answers and sends a seal to no other model, which
-    gets the readable part alone. Return it unchanged. Empty: not known; the seal is sent to any model.
+    """Optional. Who can read the sealed text or the signature: the name of a format, and behind a slash who of those that
+    speak it, such as `anthropic/claude`. The gateway sets it in answers and sends a seal to no other model, which gets
+    the readable part alone. Return it unchanged. Empty: not known; the seal is sent to any model.
     """
     def __init__(
         self,
