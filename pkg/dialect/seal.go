@@ -73,9 +73,10 @@ func Enveloped(text string, readable *string) *contentv1.Content {
 	return part
 }
 
-// HasEnvelope reports whether a document may have an envelope in it, as a text or as bytes in base64.
+// HasEnvelope reports whether a document may have an envelope in it, as a text or as bytes in base64. It looks at each
+// request that is passed on: a search that begins with a rare letter is several times faster than one with an `e`.
 func HasEnvelope(doc []byte) bool {
-	return bytes.Contains(doc, []byte(envelope)) || bytes.Contains(doc, encodedEnvelope)
+	return bytes.Contains(doc, []byte(envelope[1:])) || bytes.Contains(doc, encodedEnvelope)
 }
 
 // Readable is the text of reasoning that a person can read.
