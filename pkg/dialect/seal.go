@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 )
 
 // Clients send the sealed form of reasoning back unchanged. Reasoning in another form than the client's vendor's is
@@ -77,6 +78,20 @@ func Enveloped(text string, readable *string) *contentv1.Content {
 // request that is passed on: a search that begins with a rare letter is several times faster than one with an `e`.
 func HasEnvelope(doc []byte) bool {
 	return bytes.Contains(doc, []byte(envelope[1:])) || bytes.Contains(doc, encodedEnvelope)
+}
+
+// EditTurns edits the parts of a conversation in a document: the elements of the member named parts of each element of
+// the member named turns. An edit that returns nil leaves its part out. A turn that has no part left gets filler, a
+// list, since servers refuse an empty turn.
+func EditTurns(doc []byte, turns, parts, filler string, edit jsonedit.Edit) []byte {
+	left := func(list []byte) []byte {
+		if edited := jsonedit.List(list, edit); string(edited) != "[]" || string(list) == "[]" {
+			return edited
+		}
+		return []byte(filler)
+	}
+	turn := func(turn []byte) []byte { return jsonedit.Member(turn, parts, left) }
+	return jsonedit.Member(doc, turns, func(list []byte) []byte { return jsonedit.List(list, turn) })
 }
 
 // Readable is the text of reasoning that a person can read.

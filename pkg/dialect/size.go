@@ -6,7 +6,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Size guesses how many bytes a request with messages and tools takes on the wire, so that a buffer for it need not grow.
+// Size guesses how many bytes a request with messages and tools takes on the wire, so that a buffer for it need not
+// grow.
 func Size(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) int {
 	n := 1024
 	for _, m := range messages {

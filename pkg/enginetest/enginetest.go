@@ -137,8 +137,8 @@ func start(ctx context.Context, program, storage string) (_ *Engine, err error) 
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
 	go func() {
-		// The engine is signalled when the thread that started it ends, so the thread stays, also for other processes that were
-		// started from it.
+		// The engine is signalled when the thread that started it ends, so the thread stays, also for other processes that
+		// were started from it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := e.cmd.Start()

@@ -109,8 +109,8 @@ func (s *Server) run(ctx context.Context) error {
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
-		// The server is signalled when the thread that started it ends, so the thread stays, also for other processes that were
-		// started from it.
+		// The server is signalled when the thread that started it ends, so the thread stays, also for other processes that
+		// were started from it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := s.cmd.Start()

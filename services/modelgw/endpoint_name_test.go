@@ -23,8 +23,8 @@ func TestANameThatIsNotUTF8IsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Bytes that are no UTF-8 in what is kept as it came, such as a tool's schema, become U+FFFD, as in texts. A keyed call is
-// stored, and what is stored is UTF-8.
+// Bytes that are no UTF-8 in what is kept as it came, such as a tool's schema, become U+FFFD, as in texts. A keyed call
+// is stored, and what is stored is UTF-8.
 func TestAToolsSchemaThatIsNotUTF8IsTaken(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)

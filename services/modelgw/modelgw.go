@@ -304,9 +304,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
 		generate.Admit(stores.limiter, pools, generate.Admission{MaxWaiting: cfg.MaxWaiting, Probing: cfg.probing()}),
 	}
+	attempt := generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...)
 	calls = call.New(call.Deps{
 		Registry: s.registry,
-		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage, generate.Seal), // A stored answer keeps its sealer.
+		Pipeline: generate.Chain(attempt, s.responses.Stage, generate.Seal), // A stored answer keeps its sealer.
 		Effects:  effects,
 		Batches:  s.batches,
 		Budgets:  s.budgets,

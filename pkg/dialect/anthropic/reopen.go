@@ -6,7 +6,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -38,14 +37,7 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 		e.Body.EndObject()
 		return e.Body.Bytes()
 	}
-	content := func(list []byte) []byte {
-		if left := jsonedit.List(list, block); string(left) != "[]" || string(list) == "[]" {
-			return left
-		}
-		return []byte(`[{"type":"text","text":"` + noContent + `"}]`)
-	}
-	turn := func(message []byte) []byte { return jsonedit.Member(message, "content", content) }
-	return jsonedit.Member(request, "messages", func(list []byte) []byte { return jsonedit.List(list, turn) })
+	return dialect.EditTurns(request, "messages", "content", `[{"type":"text","text":"`+noContent+`"}]`, block)
 }
 
 // mayReopen reports whether a document may have something to reopen in it. It is much faster than to decode it.

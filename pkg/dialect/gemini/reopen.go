@@ -52,19 +52,12 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 	if !dialect.HasEnvelope(request) {
 		return request
 	}
-	turn := func(content []byte) []byte {
-		return jsonedit.Member(content, "parts", func(list []byte) []byte {
-			left := jsonedit.List(list, func(part []byte) []byte { return reopened(part, take, signCalls) })
-			if string(left) == "[]" && string(list) != "[]" {
-				return []byte(`[{"text":""}]`)
-			}
-			return left
-		})
+	contents := func(request []byte) []byte {
+		return dialect.EditTurns(request, "contents", "parts", `[{"text":""}]`, func(part []byte) []byte { return reopened(part, take, signCalls) })
 	}
-	turns := func(list []byte) []byte { return jsonedit.List(list, turn) }
-	request = jsonedit.Member(request, "contents", turns)
+	request = contents(request)
 	for _, whole := range []string{"generateContentRequest", "generate_content_request"} {
-		request = jsonedit.Member(request, whole, func(request []byte) []byte { return jsonedit.Member(request, "contents", turns) })
+		request = jsonedit.Member(request, whole, contents)
 	}
 	return request
 }

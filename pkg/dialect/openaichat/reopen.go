@@ -10,7 +10,7 @@ import (
 )
 
 // Reopen implements dialect.Reopener. Details that AppendResponse wrote are left out: their seals are those of other
-// formats' servers, and what is readable of them is beside them.
+// formats' servers, and their readable text is in another member.
 func (Codec) Reopen(request []byte, _ func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
 	own := []byte(ownFormat[1:]) // A search that begins with a rare letter is several times faster.
 	if !bytes.Contains(request, own) {

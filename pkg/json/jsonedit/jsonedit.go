@@ -1,8 +1,8 @@
 // Package jsonedit changes a few values deep within a JSON document and keeps all other bytes as they are written.
 //
 // An edit gets the bytes of a value and returns those in its place: the same ones if there is nothing to change. A
-// document in which nothing changes is returned itself, and so is one that is not as an edit expects it: of what breaks
-// off, what is before is edited.
+// document in which nothing changes is returned itself, and so is one of another form than an edit expects. A document
+// that is cut off is edited up to the cut.
 package jsonedit
 
 import (
@@ -22,7 +22,7 @@ func Member(object []byte, name string, edit Edit) []byte {
 	}
 	before := value.Of(object)
 	after := edit(before)
-	if same(before, after) {
+	if Same(before, after) {
 		return object
 	}
 	return bytes.Join([][]byte{object[:value.Start], after, object[value.End:]}, nil)
@@ -40,7 +40,7 @@ func List(list []byte, edit Edit) []byte {
 			opening = gap
 		}
 		after := edit(before)
-		if !changed && !same(before, after) {
+		if !changed && !Same(before, after) {
 			changed, edited = true, append(edited, list[:end]...)
 		}
 		if changed && after != nil {
@@ -91,7 +91,7 @@ func member(object []byte, name string) (value jsonscan.Span, ok bool) {
 	return found[0], err == nil && found[0].Found()
 }
 
-// same reports whether an edit returned the bytes that it got.
-func same(a, b []byte) bool {
+// Same reports whether an edit returned the bytes that it got.
+func Same(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

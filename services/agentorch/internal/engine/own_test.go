@@ -64,8 +64,8 @@ func TestLeasesAreRenewedAtOnceAtAStart(t *testing.T) {
 	}
 }
 
-// The row of a waiting run lists its sandboxes. If the row cannot be read, the journal does, however long it takes to read:
-// the sandboxes of other runs are renewed before.
+// The row of a waiting run lists its sandboxes. If the row cannot be read, the journal does, however long it takes to
+// read: the sandboxes of other runs are renewed before.
 func TestLeasesAreRenewedOfARunWhoseRowIsDamaged(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

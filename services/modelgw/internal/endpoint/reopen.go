@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/seal"
@@ -27,7 +28,7 @@ func (x *exchange) reopened(b *buffer.Buffer, found *members, m *provider.Model,
 		}
 		return seal.For(reader, part)
 	}, caps.SignCalls != nil)
-	if len(opened) == len(b.Bytes) && (len(opened) == 0 || &opened[0] == &b.Bytes[0]) {
+	if jsonedit.Same(b.Bytes, opened) {
 		return b, found, nothing, nil
 	}
 	own := buffer.New()

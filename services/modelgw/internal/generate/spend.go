@@ -49,8 +49,8 @@ func Counts(said *modelv1.ModelUsage) bool {
 
 // Spend refuses a call that [Affordable] refuses, reserves its estimated cost in the budgets of its project, its
 // account and its further scopes, and settles its actual cost, abandoned streams included. An answer without usage, or
-// with impossible or empty usage, is settled with an estimate that is not part of the answer. Spend sets the cost of the usage
-// if the price is known and the provider did not report the cost.
+// with impossible or empty usage, is settled with an estimate that is not part of the answer. Spend sets the cost of
+// the usage if the price is known and the provider did not report the cost.
 func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {

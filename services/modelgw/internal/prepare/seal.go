@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/seal"
 )
 
-// Seals opens the reasoning whose seals a reader cannot read: what is readable of it stays.
+// Seals replaces reasoning that the reader cannot unseal by its readable text.
 func Seals(messages []*modelv1.ChatMessage, reader string) []*modelv1.ChatMessage {
 	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 		parts, differ := seal.Parts(reader, m)

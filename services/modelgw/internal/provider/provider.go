@@ -211,9 +211,9 @@ type Capabilities struct {
 	Upstreams []*Upstream
 	// Batch is the batch API; nil if there is none.
 	Batch *BatchSupport
-	// Sealer names who reads the seals of the model's reasoning ([Sealer]); seals of others are not sent. Of a model
-	// without one, such as a scripted one, it is not known whose its seals are, and it gets all. [Model.CapabilitiesOf]
-	// fills it in for providers with a format.
+	// Sealer names who reads the seals of the model's reasoning ([Sealer]); seals of others are not sent. A
+	// model without one, such as a scripted one, is sent every seal, and its own are of an unknown maker.
+	// [Model.CapabilitiesOf] fills it in for providers with a format.
 	Sealer string
 	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
 	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.

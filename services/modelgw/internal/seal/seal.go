@@ -69,7 +69,7 @@ func withPart(d *modelv1.GenerateDelta, exchange func(*contentv1.Content) *conte
 }
 
 // For returns a part of a message as a reader gets it: the part itself, unless it has a seal that the reader cannot
-// read. Of such reasoning it is what is readable, as open reasoning; nil if nothing is.
+// read. Such reasoning becomes open reasoning with its readable text; nil if it has none.
 func For(reader string, part *contentv1.Content) *contentv1.Content {
 	if !isSealed(part) {
 		return part

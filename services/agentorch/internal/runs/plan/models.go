@@ -308,8 +308,8 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 	return warnings, nil
 }
 
-// priceUnknown is the error for a model without a known price where the field bound limits dollars. A model that has one
-// without its options is asked for in a mode, such as a service tier.
+// priceUnknown is the error for a model without a known price where the field bound limits dollars. A model that has
+// one without its options is asked for in a mode, such as a service tier.
 func (c Checker) priceUnknown(ctx context.Context, project string, ref *agentv1.ModelRef, bound string) error {
 	plain, how := proto.CloneOf(ref), ""
 	plain.ModelArgsJson = ""

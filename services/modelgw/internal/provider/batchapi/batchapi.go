@@ -122,8 +122,8 @@ func (c *Client) Do(ctx context.Context, method, url string, header http.Header,
 
 // ReadResults reads a file of JSON lines and calls each for every result, without the secrets of the account if it is a
 // failure. parse reports whether a line is a result; other lines, and those that are too long, are skipped: their
-// requests have no result. A file with lines of which none is a result is not the one that was asked for, and fails as
-// an answer that may be another one next time.
+// requests have no result. A file that has lines and no result is not the file of results: to read it is a failure that
+// may pass.
 func (c *Client) ReadResults(ctx context.Context, url string, parse func(line []byte) (provider.BatchResult, bool), each func(provider.BatchResult) error) error {
 	answer, err := c.Do(ctx, http.MethodGet, url, http.Header{}, Content{})
 	if err != nil {

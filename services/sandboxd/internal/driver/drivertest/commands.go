@@ -18,6 +18,17 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
+// chain is the rest of a Python program that prints `begun` and becomes a chain of processes, each of which forks and
+// ends, in a session of its own.
+const chain = `
+import os, signal, time
+print('begun', flush=True)
+if os.fork(): time.sleep(1000)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    if os.fork(): os._exit(0)
+    os.setsid()`
+
 // commands: the input and the output of a command.
 func commands(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), nil)
@@ -163,14 +174,8 @@ func ends(t *testing.T, h Harness) {
 		t.Parallel()
 		b := b.sub(t)
 		b.timesOut("begun\n", "python3", "-c", `
-import fcntl, os, signal, time
-fcntl.flock(os.open('chain', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)   # held until the last one has ended
-print('begun', flush=True)
-if os.fork(): time.sleep(1000)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    if os.fork(): os._exit(0)
-    os.setsid()`)
+import fcntl, os
+fcntl.flock(os.open('chain', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)   # held until the last one has ended`+chain)
 		b.python("import fcntl, os; fcntl.flock(os.open('chain', os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)")
 	})
 	t.Run("chains that are ended at the same time leave other commands running", func(t *testing.T) {
@@ -181,14 +186,7 @@ while True:
 			for i := range 2 {
 				t.Run(strconv.Itoa(i), func(t *testing.T) {
 					t.Parallel()
-					b.sub(t).timesOut("begun\n", "python3", "-c", `
-import os, signal, time
-print('begun', flush=True)
-if os.fork(): time.sleep(1000)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    if os.fork(): os._exit(0)
-    os.setsid()`)
+					b.sub(t).timesOut("begun\n", "python3", "-c", chain)
 				})
 			}
 		})

@@ -118,8 +118,8 @@ func signal(pids []int, s syscall.Signal) {
 // killFrozen kills all that find gives while nothing in the sandbox runs, so that no list misses one, and returns how
 // many it found. Where this program is not the first of its namespace, others would be stopped too: it does nothing.
 //
-// The sandbox's other commands are stopped and continued, which they can notice. So it is the last resort. One call at a
-// time does it: another would take what this one has stopped for what was stopped before, and leave it so.
+// The sandbox's other commands are stopped and continued, which they can notice. So it is the last resort. One call at
+// a time does it: another would take what this one has stopped for what was stopped before, and leave it so.
 func (t *Table) killFrozen(find finder) int {
 	if os.Getpid() != 1 {
 		return 0
