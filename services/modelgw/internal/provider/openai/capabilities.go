@@ -41,7 +41,7 @@ func (m *model) Capabilities() provider.Capabilities { return m.CapabilitiesOf(n
 // CapabilitiesOf implements provider.ByConfig.
 func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities {
 	caps := provider.Capabilities{
-		ConnectionKey: string(m.name),
+		ConnectionKey: m.name.id,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},

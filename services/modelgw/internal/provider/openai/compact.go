@@ -38,7 +38,7 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		return &modelv1.ModelOutput{Model: m.served, Usage: usage}, answer.Raw, nil
 	})
 	if failure, ok := provider.As(err); ok && lacksCompaction(failure) {
-		return nil, provider.NoCompaction(Name+"/"+string(m.name), "is at a server without compaction", failure)
+		return nil, provider.NoCompaction(Name+"/"+m.name.id, "is at a server without compaction", failure)
 	}
 	if err != nil {
 		return nil, err

@@ -10,7 +10,11 @@ import (
 
 // name is a parsed model name. OpenAI's models differ in the options that they accept, and only their names identify
 // them.
-type name string
+type name struct {
+	id string
+	// foreign means that the server is not known to be OpenAI's, so that no name is a code name of its newest models.
+	foreign bool
+}
 
 // plainFragments are parts of names of models that are no frontier models under a code name.
 // On Azure names are those of deployments, and Bedrock has a fixed list.
@@ -20,7 +24,7 @@ var plainFragments = []string{
 
 // isOSeries reports whether the model is one of o1, o3, o4-mini and so on.
 func (n name) isOSeries() bool {
-	for at, word := 0, string(n); len(word) > 0; word = string(n[at:]) {
+	for at, word := 0, n.id; len(word) > 0; word = n.id[at:] {
 		if word[0] == 'o' && digits(word[1:]) != "" {
 			return true
 		}
@@ -41,7 +45,7 @@ func (n name) generation() int {
 
 // version returns the two parts of the number after `gpt-`; 0 for missing ones.
 func (n name) version() (major, minor int) {
-	for _, rest, found := strings.Cut(string(n), "gpt-"); found; _, rest, found = strings.Cut(rest, "gpt-") {
+	for _, rest, found := strings.Cut(n.id, "gpt-"); found; _, rest, found = strings.Cut(rest, "gpt-") {
 		number := digits(rest)
 		if number == "" {
 			continue
@@ -74,7 +78,7 @@ var plainVariants = []string{"nano", "instant", "chat"}
 
 // controlsComputers reports whether the model has a form of its own for a computer: gpt-5.4 and later.
 func (n name) controlsComputers() bool {
-	plain := slices.ContainsFunc(plainVariants, func(part string) bool { return strings.Contains(string(n), part) })
+	plain := slices.ContainsFunc(plainVariants, func(part string) bool { return strings.Contains(n.id, part) })
 	return n.isCodeName() || n.isAtLeast(5, 4) && !plain
 }
 
@@ -98,9 +102,9 @@ func (n name) samples(c *modelv1.GenerateConfig) bool {
 	}
 }
 
-// isCodeName reports whether the model has none of the known names: it then counts as the newest generation.
+// isCodeName reports whether a model of OpenAI has none of the known names: it then counts as the newest generation.
 func (n name) isCodeName() bool {
-	return !n.isOSeries() && !slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(string(n), part) })
+	return !n.foreign && !n.isOSeries() && !slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(n.id, part) })
 }
 
 // reasons reports whether the model reasons before it answers.
@@ -108,24 +112,24 @@ func (n name) reasons() bool { return n.isOSeries() || n.generation() >= 5 || n.
 
 // takesReasoning reports whether the Responses API takes options of reasoning for the model.
 func (n name) takesReasoning() bool {
-	return (n.reasons() || n.isCodex()) && !strings.Contains(string(n), "gpt-5-chat")
+	return (n.reasons() || n.isCodex()) && !strings.Contains(n.id, "gpt-5-chat")
 }
 
-func (n name) isCodex() bool { return strings.Contains(string(n), "codex") }
+func (n name) isCodex() bool { return strings.Contains(n.id, "codex") }
 
 // takesEffort reports whether the model accepts a reasoning effort.
-func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
+func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(n.id, "gpt") }
 
 // takesLong reports whether the model takes so long that it answers in the background.
 func (n name) takesLong() bool {
-	return strings.Contains(string(n), "deep-research") || n.generation() >= 5 && strings.Contains(string(n), "-pro")
+	return strings.Contains(n.id, "deep-research") || n.generation() >= 5 && strings.Contains(n.id, "-pro")
 }
 
 // wantsResponses reports whether the Responses API is the model's own.
 func (n name) wantsResponses() bool {
-	return n.reasons() || n.isCodex() || strings.Contains(string(n), "deep-research")
+	return n.reasons() || n.isCodex() || strings.Contains(n.id, "deep-research")
 }
 
 // sees reports whether the model is one of the first that accepted images, which stop early without a bound of their
 // output.
-func (n name) sees() bool { return strings.Contains(string(n), "vision") }
+func (n name) sees() bool { return strings.Contains(n.id, "vision") }

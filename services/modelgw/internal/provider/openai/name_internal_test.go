@@ -19,7 +19,7 @@ func FuzzName(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		n := name(text)
+		n := name{id: text}
 		assert.Equal(t, oSeries.MatchString(text), n.isOSeries())
 		var wantMajor, wantMinor int
 		if match := gptNumber.FindStringSubmatch(text); match != nil {

@@ -34,7 +34,7 @@ func (m *model) runsTools() bool {
 			return true
 		}
 	}
-	return name(m.served).generation() >= 5
+	return name{id: m.served}.generation() >= 5
 }
 
 // controlsComputers reports whether a computer is offered in the model's own form. Its calls need answers that the server
@@ -73,7 +73,7 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 func (m *model) refuseServers(r *provider.Request) error {
 	for _, tool := range r.Tools {
 		if m.noServers && provider.NativeTool(tool, Name, Name) == provider.MCPServer {
-			return rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "%s/%s calls no servers of tools: %s", Name, m.name, tool.GetName()))
+			return rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "%s/%s calls no servers of tools: %s", Name, m.name.id, tool.GetName()))
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*pro
 		return nil, err
 	}
 	for _, option := range unsent {
-		response.Warnings = append(response.Warnings, fmt.Sprintf("%s is not sent to %s, %s: tools that the server runs need the Responses API", option.Option, m.name, option.Why))
+		response.Warnings = append(response.Warnings, fmt.Sprintf("%s is not sent to %s, %s: tools that the server runs need the Responses API", option.Option, m.name.id, option.Why))
 	}
 	return response, nil
 }

@@ -183,7 +183,7 @@ type model struct {
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	m := &model{name: name(spec.Model), served: spec.Model, unverified: &unverified{}, pollEvery: h.pollEvery}
+	m := &model{name: name{id: spec.Model}, served: spec.Model, unverified: &unverified{}, pollEvery: h.pollEvery}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
@@ -214,6 +214,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	}
 	m.atVendor = access.Endpoint == h.vendor || isVendor(access.Endpoint)
 	m.byName = m.atVendor || h.byName
+	m.name.foreign = !m.byName && (m.args.ResponsesAPI == nil || !*m.args.ResponsesAPI)
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
 	m.listed = true

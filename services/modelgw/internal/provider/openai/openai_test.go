@@ -233,7 +233,8 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 	}
 }
 
-// Every option that the format knows is in the request.
+// Every option that the format knows is in the request. A model without a known name is one of OpenAI's newest only
+// where the server may be OpenAI's.
 func TestOptionsReachTheRequest(t *testing.T) {
 	t.Parallel()
 	const options = `{"max_tokens": 100, "top_p": 0.9, "temperature": 0.5, "stop_seqs": ["END"], "frequency_penalty": 0.1,
@@ -242,25 +243,30 @@ func TestOptionsReachTheRequest(t *testing.T) {
 		"response_schema": {"name": "s", "json_schema": {"type": "object"}, "strict": true}}`
 	config, err := chat.ParseConfig([]byte(options))
 	require.NoError(t, err)
-	const both = `"messages": [{"role": "user", "content": "q"}], "tool_choice": "auto",
+	said := func(role string) string {
+		return `"messages": [{"role": "` + role + `", "content": "Be brief."}, {"role": "user", "content": "q"}]`
+	}
+	const both = `"tool_choice": "auto",
 		"tools": [{"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}],
 		"top_p": 0.9, "frequency_penalty": 0.1, "presence_penalty": 0.2, "stop": ["END"], "seed": 7, "n": 2, "logit_bias": {"42": 10},
 		"logprobs": true, "top_logprobs": 2, "x": 1,
 		"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": true}}`
 	for model, own := range map[string]string{
-		"gpt-4o": `"max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false`,
-		"o3":     `"max_completion_tokens": 100, "reasoning_effort": "medium"`,
+		"gpt-4o":    said("system") + `, "max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false`,
+		"o3":        said("developer") + `, "max_completion_tokens": 100, "reasoning_effort": "medium"`,
+		"llama-3.3": said("system") + `, "max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false, "reasoning_effort": "medium"`,
 	} {
 		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, providertest.Answer{Text: "fine"})}
 		spec := provider.Spec{Model: model, Account: provider.DefaultAccount, Args: `{"responses_api":false}`}
 		p, err := open(t, setup).Open(spec)
 		require.NoError(t, err)
 		response, err := p.Generate(t.Context(), &provider.Request{
-			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config, Record: provider.RecordAll,
+			Messages: []*modelv1.ChatMessage{chat.System("Be brief."), chat.User("q")}, Config: config, Record: provider.RecordAll,
 			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "F.", ParametersJson: `{"type":"object"}`}},
 		})
 		require.NoError(t, err)
 		assert.JSONEq(t, fmt.Sprintf(`{"model": %q, %s, %s}`, model, both, own), response.Call.GetRequestJson())
+		assert.Equal(t, model == "o3", slices.Contains(provider.CapabilitiesOf(p, config).Ignored, "temperature"), model)
 	}
 }
 
