@@ -20,7 +20,7 @@ func TestAProberFindsACapacity(t *testing.T) {
 		"fall":     {0.92, 0.0125}, // The way back from 25 to 60 begins when patience ends.
 		"outage":   {0.94, 0.03},   // Ten seconds in which all is refused, the calls within the lowest limit too.
 		"sawtooth": {0.93, 0.0175}, // Two thirds of a slot more in a second, and half of them gone in a minute.
-		"bucket":   {0.97, 0.025},  // A full bucket hides for seconds that too much is asked.
+		"bucket":   {0.97, 0.03},   // A full bucket hides for seconds that too much is asked.
 		"window":   {0.95, 0.12},   // Once the minute's calls are used up, everything is refused until it ends.
 	}
 	for _, shape := range limittrial.Shapes() {
