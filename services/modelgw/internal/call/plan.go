@@ -111,7 +111,8 @@ func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, err
 func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, left int, addresses bool) (*work, error) {
 	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(), Addresses: addresses}
 	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
-		given.Messages, given.Summary, given.Given = asked.Messages(), new(asked.Summary()), asked.Content
+		given.Messages, given.Given = asked.Messages(), asked.Content
+		given.Summary, given.Count = new(asked.Summary()), new(asked.TokenCount())
 	}
 	var withheld []provider.Unsent
 	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {

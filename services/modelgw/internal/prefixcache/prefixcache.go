@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 // A cached conversation weighs more than its encoded bytes: by these amounts for each message, for each of its parts
@@ -35,6 +36,7 @@ type Conversation struct {
 	bytes   int64
 	weight  int64
 	summary prepare.Summary
+	tokens  tokens.Count
 }
 
 // line is the messages of conversations that grow from one another. All of them are beginnings of the longest.
@@ -60,6 +62,9 @@ func (c Conversation) Messages() []*modelv1.ChatMessage {
 
 // Summary returns the facts that preparation needs of the messages.
 func (c Conversation) Summary() prepare.Summary { return c.summary }
+
+// TokenCount returns what an estimate of the tokens needs of the messages.
+func (c Conversation) TokenCount() tokens.Count { return c.tokens }
 
 // Bytes returns how many bytes the messages have when they are encoded.
 func (c Conversation) Bytes() int64 { return c.bytes }
@@ -102,6 +107,7 @@ func (c Conversation) Extend(messages ...*modelv1.ChatMessage) (Conversation, er
 		if err != nil {
 			return Conversation{}, rpcerr.InvalidField("messages", "message %d cannot be encoded: %v", i, err)
 		}
+		next.tokens = next.tokens.And(tokens.Of(m))
 		next.hash, next.bytes = next.hash.Next(digest), next.bytes+int64(size)
 		next.weight += int64(size) + messageWeight + partWeight*int64(len(m.GetContent().GetList().GetParts())+len(m.GetToolCalls()))
 	}

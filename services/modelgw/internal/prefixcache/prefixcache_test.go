@@ -134,9 +134,7 @@ func TestASummaryThatGrowsIsThatOfAllMessages(t *testing.T) {
 	for i, m := range messages {
 		c = extend(t, c, m)
 		assert.Equal(t, prepare.SummaryOf(messages[:i+1]...), c.Summary())
-		known, grown := prepare.SummaryOf(messages[:i+1]...), prepare.Conversation{}
-		grown.Summary = &known
-		assert.Equal(t, tokens.Messages(messages[:i+1]), grown.Tokens())
+		assert.Equal(t, tokens.Messages(messages[:i+1]), c.TokenCount().Tokens())
 	}
 }
 

@@ -53,7 +53,7 @@ func Load(ctx context.Context, c Conversation, read ReadBlob) (Conversation, err
 			loaded = slices.Clone(messages)
 		}
 		loaded[i] = whole
-		c.Summary = nil
+		c.Summary, c.Count = nil, nil
 	}
 	c.Messages = loaded
 	return c, nil

@@ -30,6 +30,8 @@ type Conversation struct {
 	Changed bool
 	// Summary is that of Messages; nil if it is unknown.
 	Summary *Summary
+	// Count is that of Messages; nil: they are counted when their tokens are asked for.
+	Count *tokens.Count
 	// Given returns the hash of the messages as they were before preparation; nil: Messages are those.
 	Given func(digest prefix.Digester) (prefix.Hash, error)
 }
@@ -45,8 +47,8 @@ func (c *Conversation) Hash(digest prefix.Digester) (prefix.Hash, error) {
 
 // Tokens estimates the messages.
 func (c *Conversation) Tokens() int64 {
-	if c.Summary != nil {
-		return c.Summary.count.Tokens()
+	if c.Count != nil {
+		return c.Count.Tokens()
 	}
 	return tokens.Messages(c.Messages)
 }
@@ -58,11 +60,14 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
 		prepared.Config.MaxTokens = &tokens
 	}
-	summary := summaryOf(given)
+	summary, count := summaryOf(given), given.Count
 	if text := prepared.Config.GetSystemMessage(); text != "" {
 		system := chat.System(text)
 		prepared.Messages, prepared.Changed = slices.Concat([]*modelv1.ChatMessage{system}, prepared.Messages), true
 		summary = SummaryOf(system).And(summary)
+		if count != nil {
+			count = new(tokens.Of(system).And(*count))
+		}
 	}
 	prepared.Tools, prepared.Choice = Tools(given.Tools, given.Choice, c.ToolsRequired)
 	edited := false
@@ -89,7 +94,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 		edit(Merge(prepared.Messages, c.MergeUser, c.MergeAssistant, c.MergeSystem))
 	}
 	if !edited {
-		prepared.Summary = &summary
+		prepared.Summary, prepared.Count = &summary, count
 	}
 	prepared.Changed = prepared.Changed || edited
 	if !summary.media {

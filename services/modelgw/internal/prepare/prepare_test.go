@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 func TestNothingToChangeChangesNothing(t *testing.T) {
@@ -41,6 +42,27 @@ func TestTheSystemMessageComesFirstAndDefaultsFillIn(t *testing.T) {
 	prepared, err = prepare.Prepare(given, provider.Capabilities{MaxTokens: 2048})
 	require.NoError(t, err)
 	assert.Equal(t, int64(0), prepared.Config.GetMaxTokens(), "zero is set")
+}
+
+// A count that is given is that of the prepared messages too, or is given up.
+func TestTheTokensAreThoseOfThePreparedMessages(t *testing.T) {
+	t.Parallel()
+	thought := chat.Assistant("")
+	thought.Content = chat.ListContent(chat.ReasoningPart("why and how"), chat.TextPart("an answer"))
+	messages := []*modelv1.ChatMessage{chat.User("a question"), thought, chat.User("once more"), chat.User("and more")}
+	var count tokens.Count
+	for _, m := range messages {
+		count = count.And(tokens.Of(m))
+	}
+	for _, config := range []*modelv1.GenerateConfig{nil, {SystemMessage: new("be brief")}} {
+		for _, capabilities := range []provider.Capabilities{{}, {MergeUser: true, ForceReasoning: prepare.ReasoningNone}} {
+			for _, known := range []*tokens.Count{nil, &count} {
+				prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages, Config: config, Count: known}, capabilities)
+				require.NoError(t, err)
+				assert.Equal(t, tokens.Messages(prepared.Messages), prepared.Tokens(), "%v %+v", config, capabilities)
+			}
+		}
+	}
 }
 
 func TestMessagesAreCopiedBeforeTheyAreChanged(t *testing.T) {

@@ -6,12 +6,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Summary is what must be known of messages to see which steps of their preparation do nothing, and their number of
-// tokens. The summary of a growing conversation is updated from its new messages alone. The zero Summary is that of no
-// messages.
+// Summary is what must be known of messages to see which steps of their preparation do nothing. The summary of a growing
+// conversation is updated from its new messages alone. The zero Summary is that of no messages.
 type Summary struct {
 	// media, toolMedia and reasoning report whether a message has such a part; toolMedia is media in a tool's result.
 	media, toolMedia, reasoning bool
@@ -20,7 +18,6 @@ type Summary struct {
 	// first and last are the roles of the outer messages; any reports whether there are messages.
 	first, last modelv1.Role
 	any         bool
-	count       tokens.Count
 }
 
 // SummaryOf returns the summary of messages.
@@ -31,7 +28,7 @@ func SummaryOf(messages ...*modelv1.ChatMessage) Summary {
 		media := slices.ContainsFunc(parts, func(p *contentv1.Content) bool { return chat.Media(p) != nil })
 		s = s.And(Summary{
 			media: media, toolMedia: media && m.GetRole() == modelv1.Role_ROLE_TOOL, reasoning: slices.ContainsFunc(parts, isReasoning),
-			first: m.GetRole(), last: m.GetRole(), any: true, count: tokens.Of(m),
+			first: m.GetRole(), last: m.GetRole(), any: true,
 		})
 	}
 	return s
@@ -47,7 +44,7 @@ func (s Summary) And(next Summary) Summary {
 	}
 	both := Summary{
 		media: s.media || next.media, toolMedia: s.toolMedia || next.toolMedia, reasoning: s.reasoning || next.reasoning,
-		neighbours: s.neighbours | next.neighbours, first: s.first, last: next.last, any: true, count: s.count.And(next.count),
+		neighbours: s.neighbours | next.neighbours, first: s.first, last: next.last, any: true,
 	}
 	if s.last == next.first {
 		both.neighbours |= bit(s.last)
