@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -13,7 +15,11 @@ import (
 // Merge overlays configurations, the lowest first: a member that is set in a higher one replaces it whole, lists and
 // maps too. It modifies none; nil is an empty one.
 func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
-	merged := &modelv1.GenerateConfig{}
+	var lowest *modelv1.GenerateConfig
+	if len(layers) > 0 {
+		lowest, layers = layers[0], layers[1:]
+	}
+	merged := cmp.Or(proto.CloneOf(lowest), &modelv1.GenerateConfig{})
 	m := merged.ProtoReflect()
 	for _, layer := range layers {
 		proto.CloneOf(layer).ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
@@ -28,9 +34,9 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 const ExtraBodyMember = "extra_body."
 
 // Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; it ignores
-// unknown names.
+// unknown names. A configuration that has none of them is returned itself.
 func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
-	if config == nil || len(options) == 0 {
+	if !slices.ContainsFunc(options, func(option string) bool { return mayHave(config, option) }) {
 		return config
 	}
 	less := proto.CloneOf(config)
@@ -43,6 +49,16 @@ func Without(config *modelv1.GenerateConfig, options []string) *modelv1.Generate
 		}
 	}
 	return less
+}
+
+// mayHave reports whether a configuration has an option; of extra_body it is not known which members it has.
+func mayHave(config *modelv1.GenerateConfig, option string) bool {
+	if strings.HasPrefix(option, ExtraBodyMember) {
+		return config.GetExtraBodyJson() != ""
+	}
+	m := config.ProtoReflect()
+	field := m.Descriptor().Fields().ByName(protoreflect.Name(option))
+	return field != nil && m.Has(field)
 }
 
 // dropExtra removes a member from extra_body, and extra_body itself if it was the last one.
