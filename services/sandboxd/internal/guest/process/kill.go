@@ -16,8 +16,8 @@ import (
 const killPatience = 10 * time.Second
 
 // KillTree ends the process and all that it started, also what left its session or was left behind by its parent:
-// SIGTERM, then after grace SIGKILL until none is found. It returns when none is left and reports how many it could not
-// end (0, save for processes stuck in the kernel). A process that has ended already is left alone, and so are the ones
+// SIGTERM, then after grace SIGKILL until none is found. It returns when none is left, not even to be reaped, and reports
+// how many it could not end (0, save for processes stuck in the kernel). A process that has ended already is left alone, and so are the ones
 // it left behind.
 func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	t := p.table
@@ -30,6 +30,7 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	for end := time.Now().Add(grace); time.Now().Before(end); {
 		if none(p.tree) {
 			<-p.done
+			t.reapEnded()
 			return 0
 		}
 		wait := backoff.Next()
@@ -80,7 +81,7 @@ func (t *Table) KillAll() (survivors int) {
 }
 
 // kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is
-// left.
+// left, and reaps it.
 func (t *Table) kill(find finder, leader <-chan struct{}) int {
 	for end := time.Now().Add(killPatience); ; {
 		stopped := map[int]bool{}
@@ -100,6 +101,7 @@ func (t *Table) kill(find finder, leader <-chan struct{}) int {
 			if leader != nil {
 				<-leader
 			}
+			t.reapEnded()
 			return 0
 		}
 		if time.Now().After(end) {

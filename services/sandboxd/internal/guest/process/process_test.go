@@ -187,6 +187,31 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 	}
 }
 
+// What KillTree has ended is reaped when it returns: until then it would count among the processes of the sandbox, and
+// the next command might have no room. The test is not parallel: commands that take a while are reaped after anyway.
+func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
+	file := filepath.Join(t.TempDir(), "pids")
+	begin := func(script string) *process.Process {
+		started := make(chan *process.Process, 1)
+		table.Start(sh(t, script), func(p *process.Process, err error) {
+			assert.NoError(t, err)
+			started <- p
+		})
+		p := <-started
+		require.NotNil(t, p)
+		go p.Wait(0)
+		return p
+	}
+	other := begin("sleep 1000")
+	p := begin("for i in $(seq 100); do sleep 1000 & echo $! >>" + file + "; done; wait")
+	require.Eventually(t, func() bool { return len(readPIDs(file)) == 100 }, waittest.Bound, 5*time.Millisecond)
+	assert.Zero(t, p.KillTree(0))
+	for _, pid := range readPIDs(file) {
+		assert.Equal(t, syscall.ESRCH, syscall.Kill(pid, 0), "process %d counts as one that lives on", pid)
+	}
+	assert.Zero(t, other.KillTree(0))
+}
+
 // A chain of processes, each of which forks and ends, has none that is there for long, so that a list of processes that
 // is read one after another may have none of them.
 func TestKillTreeOutrunsAChain(t *testing.T) {

@@ -102,6 +102,21 @@ func (t *Table) reapAll() {
 	}
 }
 
+// reapEnded reaps all that have ended by now. Those whose parents have ended too are children of this program.
+func (t *Table) reapEnded() {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || info.Signo == 0: // ECHILD, or none has ended
+			return
+		default:
+			t.reapNext()
+		}
+	}
+}
+
 // reapNext reaps one process that has ended: one that is known for whoever waits for it, an orphan for good.
 func (t *Table) reapNext() {
 	t.forking.Lock() // nothing is born and not yet known
