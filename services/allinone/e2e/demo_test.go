@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -67,6 +68,9 @@ func TestOneFileIsEnough(t *testing.T) {
 	alone := filepath.Join(t.TempDir(), "evalfleet")
 	require.NoError(t, os.Rename(filepath.Join(built, "evalfleet"), alone))
 	require.NoError(t, os.RemoveAll(built))
+	program, err := os.ReadFile(alone)
+	require.NoError(t, err)
+	assert.False(t, bytes.Contains(program, []byte("text/template.(*state).evalField")), "where a template may call any method, the linker keeps all of them; see scripts/build.sh")
 
 	run := newHome(t, &shipped, single).command("eval", "run", "examples/demo/task.yaml", "--sample-id", "roman-numerals")
 	run.Path = alone
