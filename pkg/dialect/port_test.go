@@ -126,6 +126,7 @@ func TestABlockIsKeptAsDataOfItsVendor(t *testing.T) {
 	kind, block := kept.Block(part)
 	assert.Equal(t, "summary", kind)
 	assert.JSONEq(t, `{"type":"summary","text":"x"}`, string(orderedjson.Append(nil, block)))
+	assert.Equal(t, part.GetData().GetJson(), kept.Data("summary", []byte(`{"a":null,"b":null,"type":"summary","text":"x"}`)).GetData().GetJson(), "nulls are left out, wherever they are")
 	assert.Nil(t, kept.Data("other", []byte(`{}`)))
 	assert.Nil(t, kept.Data("summary", []byte(`[]`)))
 	_, block = dialect.KeptBlocks{"summary": {Member: "m", Type: "of another"}}.Block(part)
