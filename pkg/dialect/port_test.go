@@ -6,8 +6,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -208,6 +210,32 @@ func TestPiecesOfTheFirstChoiceAreWrittenAndTheRestIsKnown(t *testing.T) {
 		calls = append(calls, piece.GetId()+piece.GetArguments())
 	}
 	assert.Equal(t, []string{`{"x":1}`, `c2{}`}, calls)
+}
+
+func TestPiecesAreTakenOnceWithTheirChoice(t *testing.T) {
+	t.Parallel()
+	var pieces dialect.Pieces
+	assert.Nil(t, pieces.Take())
+	pieces.Text("a")
+	pieces.Text("")
+	pieces.Choice = 1
+	pieces.Reasoning("b")
+	pieces.Reasoning("")
+	assert.Equal(t, int32(0), pieces.Call("c1", "f", ""))
+	assert.Equal(t, int32(1), pieces.Call("c2", "g", "{}"))
+	pieces.Arguments(0, "{")
+	pieces.Arguments(0, "")
+	pieces.Part(chat.TextPart("d"))
+	want := []*modelv1.GenerateDelta{
+		dialect.TextDelta("a"), dialect.ReasoningDelta("b"), dialect.CallDelta(&modelv1.ToolCallDelta{Id: "c1", Function: "f"}),
+		dialect.CallDelta(&modelv1.ToolCallDelta{Index: 1, Id: "c2", Function: "g", Arguments: "{}"}),
+		dialect.CallDelta(&modelv1.ToolCallDelta{Arguments: "{"}), dialect.PartDelta(chat.TextPart("d")),
+	}
+	for _, piece := range want[1:] {
+		piece.Choice = 1
+	}
+	assert.Empty(t, cmp.Diff(want, pieces.Take(), protocmp.Transform()))
+	assert.Nil(t, pieces.Take())
 }
 
 func TestEventsAreWrittenTogetherAndNothingAfterAFailure(t *testing.T) {

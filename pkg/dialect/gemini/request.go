@@ -124,11 +124,9 @@ func (e *encoder) members() {
 }
 
 func (e *encoder) safety() {
-	e.Body.BeginList()
-	for _, s := range e.Safety {
+	for _, s := range jsonwrite.List(e.Body, e.Safety) {
 		e.Body.TextObject("category", s.Category, "threshold", s.Threshold)
 	}
-	e.Body.EndList()
 }
 
 func (e *encoder) serverTools() bool { return e.Search || e.Execution }
@@ -152,18 +150,15 @@ func (e *encoder) tools() {
 
 func (e *encoder) declarations() {
 	e.Body.BeginObject()
-	e.Body.BeginListMember("functionDeclarations")
-	for _, tool := range e.Tools {
+	e.Body.Key(memberFunctions)
+	for _, tool := range jsonwrite.Objects(e.Body, e.Tools) {
 		e.CheckTool(tool)
-		e.Body.BeginObject()
 		e.Body.TextMember("name", tool.GetName())
 		e.Body.TextMember("description", tool.GetDescription())
 		if !takesNothing(tool) {
 			e.Body.RawUnlessEmpty("parameters_json_schema", tool.GetParametersJson())
 		}
-		e.Body.EndObject()
 	}
-	e.Body.EndList()
 	e.Body.EndObject()
 }
 
