@@ -87,6 +87,36 @@ func TestFurtherMembersAreWrittenByTheirNames(t *testing.T) {
 	assert.NotNil(t, e.Config)
 }
 
+func TestAnObjectIsWrittenUnlessAMemberReplacesIt(t *testing.T) {
+	t.Parallel()
+	e := dialect.NewEncoder(nil, &dialect.Request{Members: []dialect.Member{{Name: "taken", JSON: "1"}}}, "the API")
+	e.Body.BeginObject()
+	e.Object("taken", func() { e.Body.IntMember("a", 2) })
+	e.Object("free", func() { e.Body.IntMember("a", 3) })
+	e.Body.EndObject()
+	body, err := e.Written()
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"free":{"a":3}}`, string(body))
+}
+
+func TestAnEmptyTextBesideCallsIsNoPart(t *testing.T) {
+	t.Parallel()
+	call := chat.Call("c", "f", "{}")
+	assert.Empty(t, dialect.AnswerParts(chat.Assistant("", call)))
+	assert.Len(t, dialect.AnswerParts(chat.Assistant("")), 1)
+	assert.Len(t, dialect.AnswerParts(chat.Assistant("said", call)), 1)
+	listed := chat.Assistant("", call)
+	listed.Content = chat.ListContent(chat.TextPart(""))
+	assert.Len(t, dialect.AnswerParts(listed), 1)
+}
+
+func TestStopsThatAreNotGivenAreUnset(t *testing.T) {
+	t.Parallel()
+	assert.Nil(t, dialect.Stops(nil))
+	assert.NotNil(t, dialect.Stops([]string{}))
+	assert.Equal(t, []string{"a"}, dialect.Stops([]string{"a"}).GetValues())
+}
+
 func TestCachedTokensAreApartFromTheInput(t *testing.T) {
 	t.Parallel()
 	u := dialect.CacheApart(&modelv1.ModelUsage{InputTokens: 10, OutputTokens: 3, InputTokensCacheRead: new(int64(4)), InputTokensCacheWrite: new(int64(1))})

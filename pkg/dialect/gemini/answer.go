@@ -47,11 +47,7 @@ func writeContent(w *jsonwrite.Writer, parts func()) {
 // writeCandidate writes the members of a choice, or what is missing of it, unless missing is nil.
 func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *missing) {
 	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, missing: missing}
-	parts := chat.Parts(c.GetMessage().GetContent())
-	if chat.Text(c.GetMessage()) == "" && len(t.calls) > 0 && c.GetMessage().GetContent().GetList() == nil {
-		parts = nil // No text was said before the calls.
-	}
-	writeContent(w, func() { t.write(parts) })
+	writeContent(w, func() { t.write(dialect.AnswerParts(c.GetMessage())) })
 	w.TextMember("finishReason", cmp.Or(finishReasons[c.GetStopReason()], "OTHER"))
 	w.IntMember("index", int64(index))
 	if c.GetLogprobs() != nil {

@@ -117,9 +117,9 @@ func (e *encoder) members() {
 	}
 	e.offer()
 	if len(e.Tools) > 0 && e.Choice != nil {
-		e.Member("toolConfig", e.choice)
+		e.Object("toolConfig", e.choice)
 	}
-	e.Member("generationConfig", e.options)
+	e.Object("generationConfig", e.options)
 	e.Further(func(member string) bool { return !ofConfig(member) })
 }
 
@@ -184,7 +184,6 @@ func (e *encoder) choice() {
 	case mode == modes.Auto && e.serverTools():
 		mode = modeValidated
 	}
-	e.Body.BeginObject()
 	e.Body.BeginObjectMember("functionCallingConfig")
 	e.Body.TextMember("mode", mode)
 	if name != "" {
@@ -194,7 +193,6 @@ func (e *encoder) choice() {
 	if e.serverTools() {
 		e.Body.BoolMember("includeServerSideToolInvocations", true)
 	}
-	e.Body.EndObject()
 }
 
 // configMembers are the members of generationConfig: https://ai.google.dev/api/generate-content#generationconfig.
@@ -209,7 +207,6 @@ func ofConfig(member string) bool { return slices.Contains(configMembers, member
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
 	c := e.Config
-	e.Body.BeginObject()
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("topP", c.TopP)
 	dialect.OptInt(&e.MemberWriter, "topK", c.TopK)
@@ -232,10 +229,9 @@ func (e *encoder) options() {
 		e.Member("responseModalities", func() { e.Body.Texts([]string{modalityText, modalityImage}) })
 	}
 	if e.Thinking != nil {
-		e.Member("thinkingConfig", e.thinking)
+		e.Object("thinkingConfig", e.thinking)
 	}
 	e.Further(ofConfig)
-	e.Body.EndObject()
 }
 
 // Media types of answers, and kinds of their parts.
@@ -248,9 +244,7 @@ const (
 )
 
 func (e *encoder) thinking() {
-	e.Body.BeginObject()
 	e.Body.BoolMember("include_thoughts", e.Thinking.Include)
 	jsonwrite.OptInt(e.Body, "thinking_budget", e.Thinking.Budget)
 	e.Body.TextUnlessEmpty("thinking_level", e.Thinking.Level)
-	e.Body.EndObject()
 }

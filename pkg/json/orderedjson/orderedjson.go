@@ -69,6 +69,12 @@ func (o *Object) Set(name string, value any) {
 	o.index(len(o.names) - 1)
 }
 
+// With is Set, and returns the object.
+func (o *Object) With(name string, value any) *Object {
+	o.Set(name, value)
+	return o
+}
+
 // Delete removes the member name, if there is one.
 func (o *Object) Delete(name string) {
 	if i := o.place(name); i >= 0 {
