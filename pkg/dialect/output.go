@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -27,4 +28,20 @@ func CacheApart(u *modelv1.ModelUsage) *modelv1.ModelUsage {
 	}
 	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead()-m.GetInputTokensCacheWrite())
 	return m
+}
+
+// AnswerParts are the parts of a model's message. An empty text beside calls is none: the model has said nothing.
+func AnswerParts(m *modelv1.ChatMessage) []*contentv1.Content {
+	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" && len(m.GetToolCalls()) > 0 {
+		return nil
+	}
+	return chat.Parts(m.GetContent())
+}
+
+// Stops are the texts that end an answer; nil is unset.
+func Stops(texts []string) *modelv1.StringList {
+	if texts == nil {
+		return nil
+	}
+	return &modelv1.StringList{Values: texts}
 }

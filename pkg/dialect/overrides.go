@@ -68,6 +68,15 @@ func (m *MemberWriter) Member(name string, value func()) {
 	}
 }
 
+// Object writes a member that is an object with these members.
+func (m *MemberWriter) Object(name string, members func()) {
+	if !m.Overrides.Have(name) {
+		m.Body.BeginObjectMember(name)
+		members()
+		m.Body.EndObject()
+	}
+}
+
 // OptFloat writes a member unless f is nil.
 func (m *MemberWriter) OptFloat(name string, f *float64) {
 	if f != nil {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -85,6 +87,36 @@ func TestFurtherMembersAreWrittenByTheirNames(t *testing.T) {
 	assert.NotNil(t, e.Config)
 }
 
+func TestAnObjectIsWrittenUnlessAMemberReplacesIt(t *testing.T) {
+	t.Parallel()
+	e := dialect.NewEncoder(nil, &dialect.Request{Members: []dialect.Member{{Name: "taken", JSON: "1"}}}, "the API")
+	e.Body.BeginObject()
+	e.Object("taken", func() { e.Body.IntMember("a", 2) })
+	e.Object("free", func() { e.Body.IntMember("a", 3) })
+	e.Body.EndObject()
+	body, err := e.Written()
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"free":{"a":3}}`, string(body))
+}
+
+func TestAnEmptyTextBesideCallsIsNoPart(t *testing.T) {
+	t.Parallel()
+	call := chat.Call("c", "f", "{}")
+	assert.Empty(t, dialect.AnswerParts(chat.Assistant("", call)))
+	assert.Len(t, dialect.AnswerParts(chat.Assistant("")), 1)
+	assert.Len(t, dialect.AnswerParts(chat.Assistant("said", call)), 1)
+	listed := chat.Assistant("", call)
+	listed.Content = chat.ListContent(chat.TextPart(""))
+	assert.Len(t, dialect.AnswerParts(listed), 1)
+}
+
+func TestStopsThatAreNotGivenAreUnset(t *testing.T) {
+	t.Parallel()
+	assert.Nil(t, dialect.Stops(nil))
+	assert.NotNil(t, dialect.Stops([]string{}))
+	assert.Equal(t, []string{"a"}, dialect.Stops([]string{"a"}).GetValues())
+}
+
 func TestCachedTokensAreApartFromTheInput(t *testing.T) {
 	t.Parallel()
 	u := dialect.CacheApart(&modelv1.ModelUsage{InputTokens: 10, OutputTokens: 3, InputTokensCacheRead: new(int64(4)), InputTokensCacheWrite: new(int64(1))})
@@ -126,6 +158,7 @@ func TestABlockIsKeptAsDataOfItsVendor(t *testing.T) {
 	kind, block := kept.Block(part)
 	assert.Equal(t, "summary", kind)
 	assert.JSONEq(t, `{"type":"summary","text":"x"}`, string(orderedjson.Append(nil, block)))
+	assert.Equal(t, part.GetData().GetJson(), kept.Data("summary", []byte(`{"a":null,"b":null,"type":"summary","text":"x"}`)).GetData().GetJson(), "nulls are left out, wherever they are")
 	assert.Nil(t, kept.Data("other", []byte(`{}`)))
 	assert.Nil(t, kept.Data("summary", []byte(`[]`)))
 	_, block = dialect.KeptBlocks{"summary": {Member: "m", Type: "of another"}}.Block(part)
@@ -207,6 +240,32 @@ func TestPiecesOfTheFirstChoiceAreWrittenAndTheRestIsKnown(t *testing.T) {
 		calls = append(calls, piece.GetId()+piece.GetArguments())
 	}
 	assert.Equal(t, []string{`{"x":1}`, `c2{}`}, calls)
+}
+
+func TestPiecesAreTakenOnceWithTheirChoice(t *testing.T) {
+	t.Parallel()
+	var pieces dialect.Pieces
+	assert.Nil(t, pieces.Take())
+	pieces.Text("a")
+	pieces.Text("")
+	pieces.Choice = 1
+	pieces.Reasoning("b")
+	pieces.Reasoning("")
+	assert.Equal(t, int32(0), pieces.Call("c1", "f", ""))
+	assert.Equal(t, int32(1), pieces.Call("c2", "g", "{}"))
+	pieces.Arguments(0, "{")
+	pieces.Arguments(0, "")
+	pieces.Part(chat.TextPart("d"))
+	want := []*modelv1.GenerateDelta{
+		dialect.TextDelta("a"), dialect.ReasoningDelta("b"), dialect.CallDelta(&modelv1.ToolCallDelta{Id: "c1", Function: "f"}),
+		dialect.CallDelta(&modelv1.ToolCallDelta{Index: 1, Id: "c2", Function: "g", Arguments: "{}"}),
+		dialect.CallDelta(&modelv1.ToolCallDelta{Arguments: "{"}), dialect.PartDelta(chat.TextPart("d")),
+	}
+	for _, piece := range want[1:] {
+		piece.Choice = 1
+	}
+	assert.Empty(t, cmp.Diff(want, pieces.Take(), protocmp.Transform()))
+	assert.Nil(t, pieces.Take())
 }
 
 func TestEventsAreWrittenTogetherAndNothingAfterAFailure(t *testing.T) {

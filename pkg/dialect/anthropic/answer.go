@@ -22,7 +22,8 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder(jsonwrite.Append(dst, dialect.OutputSize(output)))
-	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
+	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()))
+	e.blocks(blocks)
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())
 	e.Body.EndObject()
@@ -37,18 +38,14 @@ func newEncoder(w *jsonwrite.Writer) *encoder {
 	return &encoder{Request: &noRequest, Encoder: dialect.Encoder{MemberWriter: dialect.MemberWriter{Body: w}}}
 }
 
-// head opens a message and writes it up to its content.
-func (e *encoder) head(id, model string, content func()) {
-	if id == "" {
-		id = newID(idPrefix)
-	}
+// head opens a message and writes it up to its content, the blocks.
+func (e *encoder) head(id, model string) {
 	e.Body.BeginObject()
-	e.Body.TextMember("id", id)
+	e.Body.TextMember("id", cmp.Or(id, newID(idPrefix)))
 	e.Body.TextMember("type", "message")
 	e.Body.TextMember("role", roleAssistant)
 	e.Body.TextMember("model", model)
 	e.Body.Key("content")
-	content()
 }
 
 // answerBlocks are the blocks of a model's answer. Empty texts are omitted, and media has no place in an answer.

@@ -16,34 +16,27 @@ import (
 
 // turns writes the turns of a conversation, and the turn that the server paused.
 func (e *encoder) turns(turns []turn) {
-	e.Body.BeginList()
-	for i := range turns {
-		e.Body.BeginObject()
-		e.Body.TextMember("role", turns[i].role)
-		e.Body.Key("content")
-		if turns[i].plain {
-			e.Body.Text(turns[i].blocks[0].text)
-		} else {
-			e.blocks(turns[i].blocks)
-		}
-		e.Body.EndObject()
-	}
 	if len(e.Paused) > 0 {
-		e.Body.BeginObject()
-		e.Body.TextMember("role", roleAssistant)
-		e.Body.Key("content")
-		jsonwrite.RawList(e.Body, e.Paused)
-		e.Body.EndObject()
+		turns = append(turns, turn{role: roleAssistant, paused: e.Paused})
 	}
-	e.Body.EndList()
+	for _, t := range jsonwrite.Objects(e.Body, turns) {
+		e.Body.TextMember("role", t.role)
+		e.Body.Key("content")
+		switch {
+		case t.plain:
+			e.Body.Text(t.blocks[0].text)
+		case t.paused != nil:
+			jsonwrite.RawList(e.Body, t.paused)
+		default:
+			e.blocks(t.blocks)
+		}
+	}
 }
 
 func (e *encoder) blocks(blocks []block) {
-	e.Body.BeginList()
-	for i := range blocks {
+	for i := range jsonwrite.List(e.Body, blocks) {
 		e.block(&blocks[i])
 	}
-	e.Body.EndList()
 }
 
 func (e *encoder) block(b *block) {

@@ -88,8 +88,8 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 	if len(citations) == 0 {
 		return
 	}
-	e.Body.BeginListMember("citations")
-	for _, c := range citations {
+	e.Body.Key("citations")
+	for _, c := range jsonwrite.List(e.Body, citations) {
 		var state citationState
 		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)
 		r := c.GetDocument()
@@ -113,5 +113,4 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 			e.Body.EndObject()
 		}
 	}
-	e.Body.EndList()
 }

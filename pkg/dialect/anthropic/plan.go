@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,8 @@ type turn struct {
 	role   string
 	plain  bool
 	blocks []block
+	// paused are the blocks of a turn that goes back as it came.
+	paused []json.RawMessage
 }
 
 // plainTurn is a turn of one text.

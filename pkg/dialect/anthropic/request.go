@@ -136,8 +136,7 @@ func (e *encoder) thinking() {
 	if t == nil {
 		return
 	}
-	e.Member("thinking", func() {
-		e.Body.BeginObject()
+	e.Object("thinking", func() {
 		e.Body.TextMember("type", t.Type)
 		if t.BudgetTokens != 0 {
 			e.Body.IntMember("budget_tokens", t.BudgetTokens)
@@ -146,7 +145,6 @@ func (e *encoder) thinking() {
 		if t.DropUnbound {
 			e.Body.RawMember("block_binding", `{"prefix_mismatch_behavior":"drop_block"}`)
 		}
-		e.Body.EndObject()
 	})
 }
 
@@ -158,23 +156,19 @@ func (e *encoder) options() {
 	dialect.OptInt(&e.MemberWriter, "top_k", c.TopK)
 	e.OptTexts("stop_sequences", c.GetStopSeqs())
 	if c.Effort != nil {
-		e.Member("output_config", func() { e.Body.TextObject("effort", c.GetEffort()) })
+		e.Object("output_config", func() { e.Body.TextMember("effort", c.GetEffort()) })
 	}
 	if c.ResponseSchema != nil {
-		e.Member("output_format", func() {
-			e.Body.BeginObject()
+		e.Object("output_format", func() {
 			e.Body.TextMember("type", "json_schema")
 			e.Body.RawMember("schema", closed(c.GetResponseSchema().GetJsonSchema()))
-			e.Body.EndObject()
 		})
 	}
 	if c.FallbackModels != nil {
 		e.Member("fallbacks", func() {
-			e.Body.BeginList()
-			for _, model := range c.GetFallbackModels().GetValues() {
-				e.Body.TextObject("model", model)
+			for _, model := range jsonwrite.Objects(e.Body, c.GetFallbackModels().GetValues()) {
+				e.Body.TextMember("model", model)
 			}
-			e.Body.EndList()
 		})
 	}
 }
@@ -182,8 +176,7 @@ func (e *encoder) options() {
 // tools writes the tools and the choice among them.
 func (e *encoder) tools(marked bool) {
 	e.Member("tools", func() {
-		e.Body.BeginList()
-		for i, tool := range e.Tools {
+		for i, tool := range jsonwrite.List(e.Body, e.Tools) {
 			last := marked && i == len(e.Tools)-1
 			if own := e.Native[tool.GetName()]; own != nil {
 				for j, form := range own {
@@ -198,7 +191,6 @@ func (e *encoder) tools(marked bool) {
 			e.mark(last)
 			e.Body.EndObject()
 		}
-		e.Body.EndList()
 	})
 	if e.Choice != nil {
 		e.Member("tool_choice", e.choice)
@@ -221,14 +213,10 @@ const choiceTool = "tool"
 
 // ChoiceObject returns a tool choice in the format.
 func ChoiceObject(choice *toolv1.ToolChoice) *orderedjson.Object {
-	o := &orderedjson.Object{}
 	if name := choice.GetFunction(); name != "" {
-		o.Set("type", choiceTool)
-		o.Set("name", name)
-	} else {
-		o.Set("type", choices.Word(choice))
+		return new(orderedjson.Object).With("type", choiceTool).With("name", name)
 	}
-	return o
+	return new(orderedjson.Object).With("type", choices.Word(choice))
 }
 
 // closed returns a schema that allows only named members, at all levels, as the format requires of an answer's schema,

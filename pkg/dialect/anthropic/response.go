@@ -168,16 +168,12 @@ func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 			continue
 		}
 		first, last = cmp.Or(first, change.From.Model), change.To.Model
-		models := &orderedjson.Object{}
-		models.Set("from", change.From.Model)
-		models.Set("to", last)
-		handoffs = append(handoffs, models)
+		handoffs = append(handoffs, new(orderedjson.Object).With("from", change.From.Model).With("to", last))
 	}
 	if len(handoffs) == 0 {
 		return
 	}
-	metadata := &orderedjson.Object{}
-	metadata.Set("handoffs", handoffs)
+	metadata := new(orderedjson.Object).With("handoffs", handoffs)
 	if m.Usage != nil {
 		setRaw(metadata, "iterations", m.Usage.Iterations)
 	}

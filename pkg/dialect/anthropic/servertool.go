@@ -66,19 +66,15 @@ func toolKind(call *wireBlock) contentv1.ToolUseType {
 // server knows another provider's.
 type serverWords struct{ call, result, name string }
 
-var (
-	searchWords = serverWords{serverToolUse, searchResult, toolSearch}
-	usedWords   = map[contentv1.ToolUseType]serverWords{
-		contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:       {mcpUse, mcpResult, ""},
-		contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION: {serverToolUse, codeResult, "bash_code_execution"},
-	}
-)
-
 func wordsOf(use *contentv1.ToolUse) serverWords {
-	if words, ok := usedWords[use.GetToolType()]; ok {
-		return words
+	switch use.GetToolType() {
+	case contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
+		return serverWords{mcpUse, mcpResult, ""}
+	case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
+		return serverWords{serverToolUse, codeResult, "bash_code_execution"}
+	default:
+		return serverWords{serverToolUse, searchResult, toolSearch}
 	}
-	return searchWords
 }
 
 // serverCall writes the members of a server's call. Code of another provider becomes a shell command.

@@ -24,7 +24,7 @@ type streamReader struct {
 	dialect.Progress
 	message Message
 	blocks  []*growing
-	calls   int
+	pieces  dialect.Pieces
 }
 
 // growing is a block that grows.
@@ -83,6 +83,7 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	if e.Error != nil {
 		return nil, e.Error.toError(got.Data)
 	}
+	var err error
 	switch e.Type {
 	case "message_start":
 		s.Begun = true
@@ -90,29 +91,36 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 			s.message = *e.Message
 		}
 	case "content_block_start":
-		return s.open(&e)
-	case "content_block_delta":
-		return s.grow(&e)
-	case "content_block_stop":
-		return s.close(&e)
+		err = s.open(&e)
+	case "content_block_delta", "content_block_stop":
+		if e.Index < 0 || e.Index >= len(s.blocks) {
+			err = fmt.Errorf("a piece of block %d, which has not begun", e.Index)
+		} else if b := s.blocks[e.Index]; e.Type == "content_block_stop" {
+			s.close(b)
+		} else if e.Delta != nil {
+			s.grow(b, e.Delta)
+		}
 	case "message_delta":
 		s.end(&e)
 	case "message_stop":
 		s.Ended = true
 	}
-	return nil, nil
+	if err != nil {
+		return nil, malformed(err)
+	}
+	return s.pieces.Take(), nil
 }
 
 // Usage implements dialect.StreamReader.
 func (s *streamReader) Usage() *modelv1.ModelUsage { return s.message.Usage.message() }
 
-func (s *streamReader) open(e *event) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) open(e *event) error {
 	if e.Index != len(s.blocks) || e.Index >= maxBlocks {
-		return nil, malformed(fmt.Errorf("block %d begins after %d others", e.Index, len(s.blocks)))
+		return fmt.Errorf("block %d begins after %d others", e.Index, len(s.blocks))
 	}
 	b := &growing{raw: e.Block, members: map[string]*strings.Builder{}}
 	if err := json.Unmarshal(e.Block, &b.first); err != nil {
-		return nil, malformed(err)
+		return err
 	}
 	s.blocks = append(s.blocks, b)
 	b.add("text", b.first.Text)
@@ -120,37 +128,23 @@ func (s *streamReader) open(e *event) ([]*modelv1.GenerateDelta, error) {
 	b.add("signature", b.first.Signature)
 	switch {
 	case b.first.Type == "tool_use":
-		b.call = int32(s.calls)
-		s.calls++
-		return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Id: b.first.ID, Function: cmp.Or(b.first.Toolset, b.first.Name)})}, nil
+		b.call = s.pieces.Call(b.first.ID, cmp.Or(b.first.Toolset, b.first.Name), "")
 	case b.first.Text != "":
-		return []*modelv1.GenerateDelta{dialect.TextDelta(b.first.Text)}, nil
-	case b.first.Thinking != "":
-		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(b.first.Thinking)}, nil
+		s.pieces.Text(b.first.Text)
 	default:
-		return nil, nil
+		s.pieces.Reasoning(b.first.Thinking)
 	}
+	return nil
 }
 
-func (s *streamReader) block(e *event) (*growing, error) {
-	if e.Index < 0 || e.Index >= len(s.blocks) {
-		return nil, malformed(fmt.Errorf("a piece of block %d, which has not begun", e.Index))
-	}
-	return s.blocks[e.Index], nil
-}
-
-func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
-	b, err := s.block(e)
-	if err != nil || e.Delta == nil {
-		return nil, err
-	}
-	switch d := e.Delta; d.Type {
+func (s *streamReader) grow(b *growing, d *delta) {
+	switch d.Type {
 	case "text_delta":
 		b.add("text", d.Text)
-		return []*modelv1.GenerateDelta{dialect.TextDelta(d.Text)}, nil
+		s.pieces.Add(dialect.TextDelta(d.Text))
 	case "thinking_delta":
 		b.add("thinking", d.Thinking)
-		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(d.Thinking)}, nil
+		s.pieces.Add(dialect.ReasoningDelta(d.Thinking))
 	case "signature_delta":
 		b.add("signature", d.Signature)
 	case "citations_delta":
@@ -163,29 +157,21 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 		}
 	case "input_json_delta":
 		b.add("input", d.PartialJSON)
-		if b.first.Type == "tool_use" && b.first.Toolset == "" && d.PartialJSON != "" {
-			return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: d.PartialJSON})}, nil
+		if b.first.Type == "tool_use" && b.first.Toolset == "" {
+			s.pieces.Arguments(b.call, d.PartialJSON)
 		}
 	}
-	return nil, nil
 }
 
-// close returns, at the end of a block, what its pieces do not fully contain: sealed reasoning, and the arguments of a
-// call of a set of tools.
-func (s *streamReader) close(e *event) ([]*modelv1.GenerateDelta, error) {
-	b, err := s.block(e)
-	if err != nil {
-		return nil, err
-	}
+// close adds, at the end of a block, what its pieces do not fully contain: sealed reasoning, and the arguments of a call
+// of a set of tools, which have the action first, which is the call's name here.
+func (s *streamReader) close(b *growing) {
 	whole := b.whole()
-	if whole.Type == "tool_use" && whole.Toolset != "" { // The arguments have the action first, which is the call's name here.
-		return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: whole.call(nil).GetArgumentsJson()})}, nil
+	if whole.Type == "tool_use" && whole.Toolset != "" {
+		s.pieces.Arguments(b.call, whole.call(nil).GetArgumentsJson())
+	} else if part := whole.spokenPart(); part.GetReasoning().GetRedacted() {
+		s.pieces.Part(part)
 	}
-	part := whole.spokenPart()
-	if part.GetReasoning().GetRedacted() {
-		return []*modelv1.GenerateDelta{dialect.PartDelta(part)}, nil
-	}
-	return nil, nil
 }
 
 func (s *streamReader) end(e *event) {

@@ -50,7 +50,8 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 func (s *streamWriter) WriteBegin() {
 	s.event("message_start", func(e *encoder) {
 		e.Body.Key("message")
-		e.head(s.meta.ID, s.meta.Model, func() { e.Body.Raw("[]") })
+		e.head(s.meta.ID, s.meta.Model)
+		e.Body.Raw("[]")
 		e.Body.RawMember("stop_reason", "null")
 		e.Body.RawMember("stop_sequence", "null")
 		e.usage(&modelv1.ModelUsage{})

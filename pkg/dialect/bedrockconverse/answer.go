@@ -23,7 +23,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, _ dialect.R
 	w.BeginObjectMember("message")
 	w.TextMember("role", roleAssistant)
 	w.BeginListMember("content")
-	for _, part := range answerParts(choice.GetMessage()) {
+	for _, part := range dialect.AnswerParts(choice.GetMessage()) {
 		writeAnswerPart(w, part)
 	}
 	for _, call := range choice.GetMessage().GetToolCalls() {
@@ -37,14 +37,6 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, _ dialect.R
 	w.RawMember("metrics", metrics)
 	w.EndObject()
 	return w.Bytes(), nil
-}
-
-// answerParts are the parts of an answer. An empty text before calls is none.
-func answerParts(m *modelv1.ChatMessage) []*contentv1.Content {
-	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" && len(m.GetToolCalls()) > 0 {
-		return nil
-	}
-	return chat.Parts(m.GetContent())
 }
 
 // writeAnswerPart writes a part of an answer, unless the format does not have it.

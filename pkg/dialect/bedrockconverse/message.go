@@ -58,9 +58,7 @@ func writeText(w *jsonwrite.Writer, text string) {
 // roles to alternate.
 func (e *encoder) turns() {
 	turns := turnsOf(e.Messages)
-	e.Body.BeginList()
-	for i, messages := range turns {
-		e.Body.BeginObject()
+	for i, messages := range jsonwrite.Objects(e.Body, turns) {
 		e.Body.TextMember("role", roleOf(messages[0]))
 		e.Body.BeginListMember("content")
 		e.turn(messages)
@@ -68,9 +66,7 @@ func (e *encoder) turns() {
 			e.Body.Raw(cachePoint)
 		}
 		e.Body.EndList()
-		e.Body.EndObject()
 	}
-	e.Body.EndList()
 }
 
 func turnsOf(messages []*modelv1.ChatMessage) [][]*modelv1.ChatMessage {
@@ -173,13 +169,12 @@ func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessag
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("toolResult")
 	e.Body.TextMember("toolUseId", chat.CallID(m))
-	e.Body.BeginListMember("content")
-	for _, said := range append([]*modelv1.ChatMessage{m}, following...) {
+	e.Body.Key("content")
+	for _, said := range jsonwrite.List(e.Body, append([]*modelv1.ChatMessage{m}, following...)) {
 		for _, part := range chat.Parts(said.GetContent()) {
 			e.shown(part, "in or after a tool's result")
 		}
 	}
-	e.Body.EndList()
 	status := statusSuccess
 	if m.GetError() != nil {
 		status = statusError

@@ -150,10 +150,7 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 		if o.MaxTokens != nil && *o.MaxTokens < 1 {
 			return nil, dialect.Invalid("inferenceConfig.maxTokens", "is %d; give at least 1", *o.MaxTokens)
 		}
-		c.MaxTokens, c.Temperature, c.TopP = o.MaxTokens, o.Temperature, o.TopP
-		if o.Stops != nil {
-			c.StopSeqs = &modelv1.StringList{Values: o.Stops}
-		}
+		c.MaxTokens, c.Temperature, c.TopP, c.StopSeqs = o.MaxTokens, o.Temperature, o.TopP, dialect.Stops(o.Stops)
 	}
 	if w.Output != nil && w.Output.Format != nil {
 		const param = "outputConfig.textFormat.structure.jsonSchema.schema"

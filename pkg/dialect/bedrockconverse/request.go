@@ -80,12 +80,12 @@ func (e *encoder) members() {
 	if system := e.instructions(); len(system) > 0 {
 		e.Member("system", func() { e.system(system) })
 	}
-	e.Member("inferenceConfig", e.inference)
+	e.Object("inferenceConfig", e.inference)
 	if len(e.Tools) > 0 && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
-		e.Member("toolConfig", e.toolConfig)
+		e.Object("toolConfig", e.toolConfig)
 	}
 	if schema := e.Config.GetResponseSchema(); schema != nil {
-		e.Member("outputConfig", func() { e.output(schema) })
+		e.Object("outputConfig", func() { e.output(schema) })
 	}
 	if !e.Fields.isZero() {
 		e.Member("additionalModelRequestFields", func() { e.Fields.write(e.Body) })
@@ -95,20 +95,17 @@ func (e *encoder) members() {
 
 // inference writes the options of the configuration that are set.
 func (e *encoder) inference() {
-	e.Body.BeginObject()
 	dialect.OptInt(&e.MemberWriter, "maxTokens", e.Config.MaxTokens)
 	e.OptFloat("temperature", e.Config.Temperature)
 	e.OptFloat("topP", e.Config.TopP)
 	e.OptTexts("stopSequences", e.Config.GetStopSeqs())
 	e.Further(ofInference)
-	e.Body.EndObject()
 }
 
 // cachePoint is the mark after content that the server should cache.
 const cachePoint = `{"cachePoint":{"type":"default"}}`
 
 func (e *encoder) toolConfig() {
-	e.Body.BeginObject()
 	e.Body.BeginListMember("tools")
 	for _, tool := range e.Tools {
 		e.tool(tool)
@@ -121,7 +118,6 @@ func (e *encoder) toolConfig() {
 		e.Body.Key("toolChoice")
 		e.choice()
 	}
-	e.Body.EndObject()
 }
 
 func (e *encoder) tool(tool *toolv1.ToolInfo) {
@@ -162,7 +158,6 @@ const schemaFormat = "json_schema"
 
 // output writes the form of the answer. The schema is a text.
 func (e *encoder) output(schema *modelv1.ResponseSchema) {
-	e.Body.BeginObject()
 	e.Body.BeginObjectMember("textFormat")
 	e.Body.TextMember("type", schemaFormat)
 	e.Body.BeginObjectMember("structure")
@@ -170,7 +165,6 @@ func (e *encoder) output(schema *modelv1.ResponseSchema) {
 	e.Body.TextMember("schema", cmp.Or(schema.GetJsonSchema(), "{}"))
 	e.Body.TextUnlessEmpty("name", schema.GetName())
 	e.Body.TextUnlessEmpty("description", schema.GetDescription())
-	e.Body.EndObject()
 	e.Body.EndObject()
 	e.Body.EndObject()
 	e.Body.EndObject()

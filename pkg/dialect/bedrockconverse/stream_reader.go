@@ -39,7 +39,7 @@ type streamReader struct {
 	dialect.Progress
 	answer Answer
 	blocks map[int]*growing
-	calls  int32
+	pieces dialect.Pieces
 	// stopped is set by messageStop, and Ended by metadata after it.
 	stopped bool
 }
@@ -116,20 +116,19 @@ type blockStop struct {
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	var e event
-	if err := jsonread.Unmarshal(got.Data, &e); err != nil {
-		return nil, malformed(err)
-	}
+	err := jsonread.Unmarshal(got.Data, &e)
 	switch {
+	case err != nil:
 	case e.Error != nil:
 		return nil, e.Error.withinStream(got.Data)
 	case e.Start != nil:
 		s.Begun = true
 	case e.BlockStart != nil:
-		return s.start(e.BlockStart)
+		err = s.start(e.BlockStart)
 	case e.BlockDelta != nil:
-		return s.grow(e.BlockDelta)
+		err = s.grow(e.BlockDelta)
 	case e.BlockStop != nil:
-		return s.end(e.BlockStop)
+		err = s.end(e.BlockStop)
 	case e.Stop != nil:
 		s.Begun, s.stopped = true, true
 		s.answer.StopReason = e.Stop.Reason
@@ -137,13 +136,16 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 		s.Begun, s.Ended = true, s.stopped
 		s.answer.Usage, s.answer.Trace = e.Metadata.Usage, e.Metadata.Trace
 	}
-	return nil, nil
+	if err != nil {
+		return nil, malformed(err)
+	}
+	return s.pieces.Take(), nil
 }
 
 // block returns the block at a place, which it begins if there is none.
 func (s *streamReader) block(index int) (*growing, error) {
 	if index < 0 || index >= maxBlocks {
-		return nil, malformed(fmt.Errorf("a block has the index %d", index))
+		return nil, fmt.Errorf("a block has the index %d", index)
 	}
 	s.Begun = true
 	b := s.blocks[index]
@@ -154,85 +156,78 @@ func (s *streamReader) block(index int) (*growing, error) {
 	return b, nil
 }
 
-func (b *growing) is(kind blockKind) {
+// is reports whether the block is of a kind, which its first piece decides.
+func (b *growing) is(kind blockKind) bool {
 	if b.kind == emptyBlock {
 		b.kind = kind
 	}
+	return b.kind == kind
 }
 
-func (s *streamReader) start(e *blockStart) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) start(e *blockStart) error {
 	b, err := s.block(e.Index)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case e.Start.Image != nil:
 		b.is(imageBlock)
 		b.format = e.Start.Image.Format
-		return nil, nil
-	case e.Start.ToolUse == nil || b.call != nil:
-		return nil, nil
+	case e.Start.ToolUse != nil && b.call == nil:
+		b.is(callBlock)
+		b.call = e.Start.ToolUse
+		b.place = s.pieces.Call(b.call.ID, b.call.Name, "")
 	}
-	b.is(callBlock)
-	b.call, b.place = e.Start.ToolUse, s.calls
-	s.calls++
-	return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.place, Id: b.call.ID, Function: b.call.Name})}, nil
+	return nil
 }
 
-func (s *streamReader) grow(e *blockDelta) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) grow(e *blockDelta) error {
 	b, err := s.block(e.Index)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	switch d := &e.Delta; {
 	case d.Text != nil:
-		b.is(textBlock)
-		return b.add(&b.text, *d.Text, textBlock, dialect.TextDelta), nil
+		if b.is(textBlock) {
+			b.text.WriteString(*d.Text)
+			s.pieces.Text(*d.Text)
+		}
 	case d.ToolUse != nil && b.call != nil:
-		return b.add(&b.input, d.ToolUse.Input, callBlock, func(piece string) *modelv1.GenerateDelta {
-			return dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.place, Arguments: piece})
-		}), nil
+		if b.is(callBlock) {
+			b.input.WriteString(d.ToolUse.Input)
+			s.pieces.Arguments(b.place, d.ToolUse.Input)
+		}
 	case d.Reasoning != nil && d.Reasoning.Redacted != "":
 		b.is(redactedBlock)
-		return nil, b.addData(redactedBlock, d.Reasoning.Redacted)
+		return b.addData(redactedBlock, d.Reasoning.Redacted)
 	case d.Reasoning != nil:
-		b.is(reasoningBlock)
 		b.signature.WriteString(d.Reasoning.Signature)
-		return b.add(&b.reasoning, d.Reasoning.Text, reasoningBlock, dialect.ReasoningDelta), nil
+		if b.is(reasoningBlock) {
+			b.reasoning.WriteString(d.Reasoning.Text)
+			s.pieces.Reasoning(d.Reasoning.Text)
+		}
 	case d.Image != nil:
-		return nil, b.addData(imageBlock, d.Image.Source.Bytes)
+		return b.addData(imageBlock, d.Image.Source.Bytes)
 	}
-	return nil, nil
+	return nil
 }
 
 // addData adds a piece of data, in base64, to a block of a kind.
 func (b *growing) addData(kind blockKind, piece string) error {
 	data, err := base64.StdEncoding.DecodeString(piece)
-	if err != nil {
-		return malformed(err)
-	}
-	if b.kind == kind {
+	if err == nil && b.kind == kind {
 		b.data = append(b.data, data...)
 	}
-	return nil
+	return err
 }
 
-// add adds a piece to a block of a kind, and returns the piece unless it is empty.
-func (b *growing) add(to *strings.Builder, piece string, kind blockKind, delta func(string) *modelv1.GenerateDelta) []*modelv1.GenerateDelta {
-	if piece == "" || b.kind != kind {
-		return nil
-	}
-	to.WriteString(piece)
-	return []*modelv1.GenerateDelta{delta(piece)}
-}
-
-// end returns, at the end of a block, the part that its pieces do not contain: redacted content, or an image.
-func (s *streamReader) end(e *blockStop) ([]*modelv1.GenerateDelta, error) {
+// end adds, at the end of a block, the part that its pieces do not contain: redacted content, or an image.
+func (s *streamReader) end(e *blockStop) error {
 	b, err := s.block(e.Index)
-	if err != nil || len(b.data) == 0 {
-		return nil, err
+	if err == nil && len(b.data) > 0 {
+		whole := b.whole()
+		s.pieces.Part(whole.spoken())
 	}
-	whole := b.whole()
-	return []*modelv1.GenerateDelta{dialect.PartDelta(whole.spoken())}, nil
+	return err
 }
 
 // whole is the block with all that was added to it.

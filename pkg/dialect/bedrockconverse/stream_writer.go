@@ -79,7 +79,7 @@ func (s *streamWriter) WriteBegin() {
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	for part, rest := range s.said.Rest(answerParts(m), said) {
+	for part, rest := range s.said.Rest(dialect.AnswerParts(m), said) {
 		switch {
 		case part.GetText() != nil:
 			if !rest.Begun {

@@ -16,11 +16,10 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, 512)
 	w.BeginObject()
-	w.BeginListMember("candidates")
-	for i, c := range output.GetChoices() {
+	w.Key("candidates")
+	for i, c := range jsonwrite.Objects(w, output.GetChoices()) {
 		writeCandidate(w, i, c, nil)
 	}
-	w.EndList()
 	writeUsage(w, output.GetUsage())
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), chat.NewID())
 	meta.Model = cmp.Or(meta.Model, output.GetModel())
@@ -35,24 +34,25 @@ func writeMeta(w *jsonwrite.Writer, meta *dialect.ResponseMeta) {
 	w.TextMember("responseId", meta.ID)
 }
 
-// writeCandidate writes a choice, or what is missing of it, unless missing is nil.
-func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *missing) {
-	w.BeginObject()
+// writeContent writes the content of a candidate.
+func writeContent(w *jsonwrite.Writer, parts func()) {
 	w.BeginObjectMember("content")
 	w.BeginListMember("parts")
-	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, missing: missing}
-	parts := chat.Parts(c.GetMessage().GetContent())
-	if chat.Text(c.GetMessage()) == "" && len(t.calls) > 0 && c.GetMessage().GetContent().GetList() == nil {
-		parts = nil // No text was said before the calls.
-	}
-	t.write(parts)
+	parts()
 	w.EndList()
 	w.TextMember("role", roleModel)
 	w.EndObject()
+}
+
+// writeCandidate writes the members of a choice, or what is missing of it, unless missing is nil.
+func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *missing) {
+	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, missing: missing}
+	writeContent(w, func() { t.write(dialect.AnswerParts(c.GetMessage())) })
 	w.TextMember("finishReason", cmp.Or(finishReasons[c.GetStopReason()], "OTHER"))
 	w.IntMember("index", int64(index))
-	writeLogprobs(w, c.GetLogprobs())
-	w.EndObject()
+	if c.GetLogprobs() != nil {
+		writeLogprobs(w, c.GetLogprobs().GetContent())
+	}
 }
 
 // finishReasons are the words for stop reasons.
@@ -76,34 +76,24 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	w.EndObject()
 }
 
-func writeLogprobs(w *jsonwrite.Writer, l *modelv1.Logprobs) {
-	if l == nil {
-		return
-	}
+func writeLogprobs(w *jsonwrite.Writer, tokens []*modelv1.Logprob) {
 	w.BeginObjectMember("logprobsResult")
-	w.BeginListMember("chosenCandidates")
-	for _, p := range l.GetContent() {
+	w.Key("chosenCandidates")
+	for _, p := range jsonwrite.Objects(w, tokens) {
 		writeLogprob(w, p.GetToken(), p.GetLogprob())
 	}
-	w.EndList()
-	w.BeginListMember("topCandidates")
-	for _, p := range l.GetContent() {
-		w.BeginObject()
-		w.BeginListMember("candidates")
-		for _, top := range p.GetTopLogprobs() {
+	w.Key("topCandidates")
+	for _, p := range jsonwrite.Objects(w, tokens) {
+		w.Key("candidates")
+		for _, top := range jsonwrite.Objects(w, p.GetTopLogprobs()) {
 			writeLogprob(w, top.GetToken(), top.GetLogprob())
 		}
-		w.EndList()
-		w.EndObject()
 	}
-	w.EndList()
 	w.EndObject()
 }
 
 func writeLogprob(w *jsonwrite.Writer, token string, logprob float64) {
-	w.BeginObject()
 	w.TextMember("token", token)
 	w.Key("logProbability")
 	w.Float(logprob)
-	w.EndObject()
 }

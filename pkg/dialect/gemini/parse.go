@@ -205,13 +205,10 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	}
 	c := &modelv1.GenerateConfig{
 		Temperature: o.Temperature, TopP: o.TopP, MaxTokens: o.MaxTokens, PresencePenalty: o.PresencePenalty, FrequencyPenalty: o.FrequencyPenalty, Seed: o.Seed,
-		NumChoices: o.Candidates, Logprobs: o.Logprobs, TopLogprobs: o.TopLogprobs,
+		NumChoices: o.Candidates, Logprobs: o.Logprobs, TopLogprobs: o.TopLogprobs, StopSeqs: dialect.Stops(o.Stops),
 	}
 	if o.TopK != nil {
 		c.TopK = new(int32(*o.TopK))
-	}
-	if o.Stops != nil {
-		c.StopSeqs = &modelv1.StringList{Values: o.Stops}
 	}
 	if t := o.Thinking; t != nil {
 		if t.Budget != nil && *t.Budget >= 0 { // -1 leaves it to the server.

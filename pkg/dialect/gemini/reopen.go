@@ -32,10 +32,7 @@ func SignCalls(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	}
 	signed := proto.CloneOf(m)
 	first := m.GetToolCalls()[0].GetId()
-	parts := chat.Parts(signed.GetContent())
-	if signed.GetContent().GetList() == nil && signed.GetContent().GetText() == "" {
-		parts = nil
-	}
+	parts := dialect.AnswerParts(signed)
 	for _, part := range parts {
 		if id, ok := anchored(part); ok && id == first {
 			part.GetReasoning().Reasoning = skipped

@@ -117,18 +117,16 @@ func (e *encoder) members() {
 	}
 	e.offer()
 	if len(e.Tools) > 0 && e.Choice != nil {
-		e.Member("toolConfig", e.choice)
+		e.Object("toolConfig", e.choice)
 	}
-	e.Member("generationConfig", e.options)
+	e.Object("generationConfig", e.options)
 	e.Further(func(member string) bool { return !ofConfig(member) })
 }
 
 func (e *encoder) safety() {
-	e.Body.BeginList()
-	for _, s := range e.Safety {
+	for _, s := range jsonwrite.List(e.Body, e.Safety) {
 		e.Body.TextObject("category", s.Category, "threshold", s.Threshold)
 	}
-	e.Body.EndList()
 }
 
 func (e *encoder) serverTools() bool { return e.Search || e.Execution }
@@ -152,18 +150,15 @@ func (e *encoder) tools() {
 
 func (e *encoder) declarations() {
 	e.Body.BeginObject()
-	e.Body.BeginListMember("functionDeclarations")
-	for _, tool := range e.Tools {
+	e.Body.Key(memberFunctions)
+	for _, tool := range jsonwrite.Objects(e.Body, e.Tools) {
 		e.CheckTool(tool)
-		e.Body.BeginObject()
 		e.Body.TextMember("name", tool.GetName())
 		e.Body.TextMember("description", tool.GetDescription())
 		if !takesNothing(tool) {
 			e.Body.RawUnlessEmpty("parameters_json_schema", tool.GetParametersJson())
 		}
-		e.Body.EndObject()
 	}
-	e.Body.EndList()
 	e.Body.EndObject()
 }
 
@@ -189,7 +184,6 @@ func (e *encoder) choice() {
 	case mode == modes.Auto && e.serverTools():
 		mode = modeValidated
 	}
-	e.Body.BeginObject()
 	e.Body.BeginObjectMember("functionCallingConfig")
 	e.Body.TextMember("mode", mode)
 	if name != "" {
@@ -199,7 +193,6 @@ func (e *encoder) choice() {
 	if e.serverTools() {
 		e.Body.BoolMember("includeServerSideToolInvocations", true)
 	}
-	e.Body.EndObject()
 }
 
 // configMembers are the members of generationConfig: https://ai.google.dev/api/generate-content#generationconfig.
@@ -214,7 +207,6 @@ func ofConfig(member string) bool { return slices.Contains(configMembers, member
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
 	c := e.Config
-	e.Body.BeginObject()
 	e.OptFloat("temperature", c.Temperature)
 	e.OptFloat("topP", c.TopP)
 	dialect.OptInt(&e.MemberWriter, "topK", c.TopK)
@@ -237,10 +229,9 @@ func (e *encoder) options() {
 		e.Member("responseModalities", func() { e.Body.Texts([]string{modalityText, modalityImage}) })
 	}
 	if e.Thinking != nil {
-		e.Member("thinkingConfig", e.thinking)
+		e.Object("thinkingConfig", e.thinking)
 	}
 	e.Further(ofConfig)
-	e.Body.EndObject()
 }
 
 // Media types of answers, and kinds of their parts.
@@ -253,9 +244,7 @@ const (
 )
 
 func (e *encoder) thinking() {
-	e.Body.BeginObject()
 	e.Body.BoolMember("include_thoughts", e.Thinking.Include)
 	jsonwrite.OptInt(e.Body, "thinking_budget", e.Thinking.Budget)
 	e.Body.TextUnlessEmpty("thinking_level", e.Thinking.Level)
-	e.Body.EndObject()
 }

@@ -25,8 +25,9 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 // read to its end.
 type streamReader struct {
 	dialect.Progress
-	whole Answer
-	turns []*streamedTurn // by the index of the candidate
+	whole  Answer
+	turns  []*streamedTurn // by the index of the candidate
+	pieces dialect.Pieces
 }
 
 // streamedTurn is the received part of a candidate's turn.
@@ -58,15 +59,14 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	s.Begun = true
 	s.whole.ID, s.whole.Model = cmp.Or(piece.ID, s.whole.ID), cmp.Or(piece.Model, s.whole.Model)
 	s.whole.Usage, s.whole.Feedback = cmp.Or(piece.Usage, s.whole.Usage), cmp.Or(piece.Feedback, s.whole.Feedback)
-	var deltas []*modelv1.GenerateDelta
 	for i := range piece.Candidates {
-		deltas = append(deltas, s.add(&piece.Candidates[i])...)
+		s.add(&piece.Candidates[i])
 	}
-	return deltas, nil
+	return s.pieces.Take(), nil
 }
 
 // add adds a piece of a candidate.
-func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
+func (s *streamReader) add(c *candidate) {
 	for len(s.turns) <= c.Index {
 		s.whole.Candidates = append(s.whole.Candidates, candidate{Index: len(s.turns)})
 		s.turns = append(s.turns, &streamedTurn{})
@@ -83,14 +83,10 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 		whole.Logprobs = cmp.Or(whole.Logprobs, &logprobsResult{})
 		whole.Logprobs.append(c.Logprobs)
 	}
-	var deltas []*modelv1.GenerateDelta
+	s.pieces.Choice = int32(c.Index)
 	for i := range c.Content.Parts {
-		if delta := turn.add(&c.Content.Parts[i]); delta != nil {
-			delta.Choice = int32(c.Index)
-			deltas = append(deltas, delta)
-		}
+		turn.add(&c.Content.Parts[i], &s.pieces)
 	}
-	return deltas
 }
 
 // append adds the tokens of a piece. Some pieces have no likely tokens.
@@ -101,14 +97,13 @@ func (l *logprobsResult) append(piece *logprobsResult) {
 	l.Chosen, l.Top = append(l.Chosen, piece.Chosen...), append(l.Top, piece.Top...)
 }
 
-// add adds a part, and returns the piece of the answer in it, or nil. A text continues the text before it. A call comes
-// whole.
-func (t *streamedTurn) add(p *part) *modelv1.GenerateDelta {
+// add adds a part. A text continues the text before it. A call comes whole.
+func (t *streamedTurn) add(p *part, pieces *dialect.Pieces) {
 	if p.Text == nil {
 		t.settle()
-		delta := t.addCall(p.Call)
+		t.addCall(p.Call, pieces)
 		t.parts = append(t.parts, *p)
-		return delta
+		return
 	}
 	if last := len(t.parts) - 1; last >= 0 && t.parts[last].continues(p) {
 		if p.Signature != "" {
@@ -119,13 +114,10 @@ func (t *streamedTurn) add(p *part) *modelv1.GenerateDelta {
 		t.parts = append(t.parts, part{Text: new(""), Thought: p.Thought, Signature: p.Signature})
 	}
 	t.text.WriteString(*p.Text)
-	switch {
-	case *p.Text == "":
-		return nil
-	case p.Thought:
-		return dialect.ReasoningDelta(*p.Text)
-	default:
-		return dialect.TextDelta(*p.Text)
+	if p.Thought {
+		pieces.Reasoning(*p.Text)
+	} else {
+		pieces.Text(*p.Text)
 	}
 }
 
@@ -135,17 +127,16 @@ func (p *part) continues(next *part) bool {
 	return p.Text != nil && p.Thought == next.Thought && (p.Signature == "" || next.Signature == "" || *next.Text != "")
 }
 
-// addCall returns the piece that is a call, and gives the call an id if it has none.
-func (t *streamedTurn) addCall(call *functionCall) *modelv1.GenerateDelta {
+// addCall adds the piece that is a call, and gives the call an id if it has none.
+func (t *streamedTurn) addCall(call *functionCall, pieces *dialect.Pieces) {
 	if call == nil || call.Name == "" {
-		return nil
+		return
 	}
 	if call.ID == "" {
 		call.ID = randomID(call.Name)
 	}
-	delta := &modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}
+	pieces.Add(dialect.CallDelta(&modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}))
 	t.calls++
-	return dialect.CallDelta(delta)
 }
 
 // settle puts the text that has grown into its part.

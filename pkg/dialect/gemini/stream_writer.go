@@ -31,17 +31,6 @@ type written struct {
 	seal  *contentv1.Content
 }
 
-// signature returns the signature of the next piece.
-func (c *written) signature() string {
-	if c.seal == nil {
-		return ""
-	}
-	signature := wrapped(c.seal, true)
-	c.seal = nil
-	c.seals++
-	return signature
-}
-
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, chat.NewID())
@@ -50,48 +39,40 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 
 // Write implements dialect.StreamWriter.
 func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
-	c := s.choice(delta.GetChoice())
-	text, thought, part := delta.GetText(), delta.GetReasoning() != "", delta.GetPart()
+	c, part := s.choice(delta.GetChoice()), delta.GetPart()
+	text, thought := delta.GetText(), delta.GetReasoning()
 	sealed := isSealed(part) && !isAnchor(part)
-	if c.seal != nil && (thought || sealed) { // It has no piece to be on.
-		s.piece(delta.GetChoice(), "", false, c.signature())
+	c.Text.WriteString(text)
+	c.Reasoning.WriteString(thought)
+	if c.seal != nil && (thought != "" || sealed) { // It has no piece to be on.
+		s.piece(delta.GetChoice(), (*turnWriter).flush)
 	}
-	if thought {
-		text = delta.GetReasoning()
-		c.Reasoning.WriteString(text)
-	} else {
-		c.Text.WriteString(text)
-	}
-	if sealed {
+	switch {
+	case sealed:
 		c.seal = part
-	}
-	if text != "" {
-		s.piece(delta.GetChoice(), text, thought, c.signature())
+	case thought != "":
+		s.piece(delta.GetChoice(), func(t *turnWriter) { t.thought(thought) })
+	case text != "":
+		s.piece(delta.GetChoice(), func(t *turnWriter) { t.text(text) })
 	}
 	return s.Flush()
 }
 
-// piece writes an answer of one text.
-func (s *streamWriter) piece(choice int32, text string, thought bool, signature string) {
+// piece writes an answer of one part, with the seal that waits for it. Whether a call will have an anchor is not known
+// yet, so that the seal counts as another vendor's.
+func (s *streamWriter) piece(choice int32, part func(*turnWriter)) {
+	c := s.choice(choice)
 	s.event(func(w *jsonwrite.Writer) {
 		w.BeginListMember("candidates")
 		w.BeginObject()
-		w.BeginObjectMember("content")
-		w.BeginListMember("parts")
-		w.BeginObject()
-		w.TextMember("text", text)
-		if thought {
-			w.BoolMember("thought", true)
-		}
-		w.TextUnlessEmpty("thoughtSignature", signature)
-		w.EndObject()
-		w.EndList()
-		w.TextMember("role", roleModel)
-		w.EndObject()
+		writeContent(w, func() { part(&turnWriter{w: w, answer: true, foreign: true, seal: c.seal}) })
 		w.IntMember("index", int64(choice))
 		w.EndObject()
 		w.EndList()
 	})
+	if c.seal != nil {
+		c.seal, c.seals = nil, c.seals+1
+	}
 }
 
 func (s *streamWriter) choice(index int32) *written {
@@ -110,14 +91,13 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	}
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
 	s.event(func(w *jsonwrite.Writer) {
-		w.BeginListMember("candidates")
-		for i, c := range output.GetChoices() {
+		w.Key("candidates")
+		for i, c := range jsonwrite.Objects(w, output.GetChoices()) {
 			said := s.choice(int32(i))
 			writeCandidate(w, i, c, &missing{
 				text: dialect.Remainder{Said: said.Text.String()}, thought: dialect.Remainder{Said: said.Reasoning.String()}, seals: said.seals,
 			})
 		}
-		w.EndList()
 		writeUsage(w, output.GetUsage())
 	})
 	return s.Flush()

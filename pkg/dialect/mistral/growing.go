@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // Growing collects content that arrives in pieces. Neighbouring pieces of a text, or of reasoning, with one index are
@@ -21,8 +20,8 @@ type growingChunk struct {
 	text  strings.Builder
 }
 
-// Add adds a piece with the index of its chunk, and returns it as pieces of the answer.
-func (g *Growing) Add(c Content, index int) (deltas []*modelv1.GenerateDelta) {
+// Add adds a piece with the index of its chunk, and what it is of the answer to pieces.
+func (g *Growing) Add(c Content, index int, pieces *dialect.Pieces) {
 	if c.IsText {
 		c.Chunks = []Chunk{{Type: chunkText, Text: c.Text}}
 	} else if len(c.Chunks) > 0 {
@@ -33,25 +32,20 @@ func (g *Growing) Add(c Content, index int) (deltas []*modelv1.GenerateDelta) {
 		switch chunk.Type {
 		case chunkText:
 			g.grow(chunkText, chunk.Text, index)
-			if chunk.Text != "" {
-				deltas = append(deltas, dialect.TextDelta(chunk.Text))
-			}
+			pieces.Text(chunk.Text)
 		case chunkThinking:
 			thought := chunk.thought("")
 			g.grow(chunkThinking, thought, index)
-			if thought != "" {
-				deltas = append(deltas, dialect.ReasoningDelta(thought))
-			}
+			pieces.Reasoning(thought)
 		case chunkReference:
 			g.chunks = append(g.chunks, &growingChunk{Chunk: chunk, index: index})
 		default:
 			g.chunks = append(g.chunks, &growingChunk{Chunk: chunk, index: index})
 			for _, part := range (Content{Chunks: []Chunk{chunk}}).Parts(false) {
-				deltas = append(deltas, dialect.PartDelta(part))
+				pieces.Part(part)
 			}
 		}
 	}
-	return deltas
 }
 
 // grow adds a text to the last chunk, or to a new one.

@@ -19,16 +19,13 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	w.BeginObject()
 	openai.WriteHead(w, &meta, output, "chat.completion")
-	w.BeginListMember("choices")
-	for i, c := range output.GetChoices() {
-		w.BeginObject()
+	w.Key("choices")
+	for i, c := range jsonwrite.Objects(w, output.GetChoices()) {
 		w.IntMember("index", int64(i))
 		w.Key("message")
 		writeAnswer(w, c.GetMessage())
 		w.TextMember("finish_reason", finishReason(c.GetStopReason()))
-		w.EndObject()
 	}
-	w.EndList()
 	w.Key("usage")
 	mistral.WriteUsage(w, output.GetUsage())
 	w.EndObject()
@@ -42,18 +39,15 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	if list := m.GetContent().GetList(); list == nil {
 		w.Text(m.GetContent().GetText())
 	} else {
-		w.BeginList()
-		for _, part := range list.GetParts() {
+		for _, part := range jsonwrite.List(w, list.GetParts()) {
 			mistral.WriteAnswer(w, part)
 		}
-		w.EndList()
 	}
 	if calls := m.GetToolCalls(); len(calls) > 0 {
-		w.BeginListMember("tool_calls")
-		for i, call := range calls {
+		w.Key("tool_calls")
+		for i, call := range jsonwrite.List(w, calls) {
 			writeCall(w, i, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call))
 		}
-		w.EndList()
 	}
 	w.EndObject()
 }

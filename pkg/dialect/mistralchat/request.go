@@ -36,11 +36,9 @@ func (e *encoder) tools() {
 		return
 	}
 	e.Member("tools", func() {
-		e.Body.BeginList()
-		for _, tool := range e.Tools {
+		for _, tool := range jsonwrite.List(e.Body, e.Tools) {
 			openai.WriteFunction(e.Body, tool, nil, nil)
 		}
-		e.Body.EndList()
 	})
 	if e.Choice != nil {
 		e.Member("tool_choice", func() { openai.WriteChoice(e.Body, e.Choice, mistral.AnyTool) })
@@ -156,11 +154,10 @@ func (e *encoder) calls(m *modelv1.ChatMessage) {
 	if len(m.GetToolCalls()) == 0 {
 		return
 	}
-	e.Body.BeginListMember("tool_calls")
-	for _, call := range m.GetToolCalls() {
+	e.Body.Key("tool_calls")
+	for _, call := range jsonwrite.List(e.Body, m.GetToolCalls()) {
 		writeCall(e.Body, 0, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call))
 	}
-	e.Body.EndList()
 }
 
 // writeCall writes a call, or a piece of one: without a name it is a further piece.

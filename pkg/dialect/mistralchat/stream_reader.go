@@ -25,6 +25,7 @@ type streamReader struct {
 	dialect.Progress
 	whole   completion
 	growing []*growing
+	pieces  dialect.Pieces
 }
 
 // growing collects the parts of one choice that grow.
@@ -57,26 +58,20 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if chunk.Usage != nil {
 		s.whole.Usage = chunk.Usage
 	}
-	var deltas []*modelv1.GenerateDelta
 	for i := range chunk.Choices {
 		c := &chunk.Choices[i]
 		if c.Index < 0 || c.Index >= maxChoices {
 			return nil, malformed(fmt.Errorf("a choice has the index %d", c.Index))
 		}
-		added, err := s.add(c)
-		if err != nil {
+		if err := s.add(c); err != nil {
 			return nil, malformed(err)
 		}
-		for _, delta := range added {
-			delta.Choice = int32(c.Index)
-		}
-		deltas = append(deltas, added...)
 	}
-	return deltas, nil
+	return s.pieces.Take(), nil
 }
 
 // add takes a piece of one choice.
-func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) add(c *choice) error {
 	for len(s.growing) <= c.Index {
 		s.whole.Choices = append(s.whole.Choices, choice{Index: len(s.growing), Message: &message{}})
 		s.growing = append(s.growing, &growing{})
@@ -85,10 +80,11 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 		s.whole.Choices[c.Index].FinishReason = c.FinishReason
 	}
 	if c.Delta == nil {
-		return nil, nil
+		return nil
 	}
 	g := s.growing[c.Index]
-	deltas := g.content.Add(c.Delta.Content, 0)
+	s.pieces.Choice = int32(c.Index)
+	g.content.Add(c.Delta.Content, 0, &s.pieces)
 	for i := range c.Delta.ToolCalls {
 		piece := &c.Delta.ToolCalls[i]
 		if piece.ID == noID {
@@ -97,11 +93,11 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 		g.places.put(piece)
 		call, err := g.calls.Add(piece)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		deltas = append(deltas, dialect.CallDelta(call))
+		s.pieces.Add(dialect.CallDelta(call))
 	}
-	return deltas, nil
+	return nil
 }
 
 // noID is what the vendor sends for the id of a call's further pieces.

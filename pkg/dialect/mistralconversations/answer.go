@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -47,7 +46,7 @@ func (a *answer) message(m *modelv1.ChatMessage) {
 			said = nil
 		}
 	}
-	for _, part := range answered(m) {
+	for _, part := range dialect.AnswerParts(m) {
 		if use := part.GetToolUse(); use != nil {
 			flush()
 			a.begin(typeExecution, cmp.Or(use.GetId(), newID(toolID)))
@@ -69,14 +68,6 @@ func (a *answer) message(m *modelv1.ChatMessage) {
 	}
 }
 
-// answered are the parts of an answer; an empty text beside calls is none.
-func answered(m *modelv1.ChatMessage) []*contentv1.Content {
-	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" && len(m.GetToolCalls()) > 0 {
-		return nil
-	}
-	return chat.Parts(m.GetContent())
-}
-
 // begin opens an entry of the answer.
 func (a *answer) begin(kind, id string) {
 	begin(a.Writer, kind)
@@ -95,12 +86,10 @@ func (a *answer) output(parts []*contentv1.Content) {
 	if text := parts[0].GetText(); len(parts) == 1 && text != nil && len(text.GetCitations()) == 0 {
 		a.Text(text.GetText())
 	} else {
-		a.BeginList()
-		for _, part := range parts {
+		for _, part := range jsonwrite.List(a.Writer, parts) {
 			mistral.WriteAnswer(a.Writer, part)
 			mistral.WriteReferences(a.Writer, part.GetText().GetCitations())
 		}
-		a.EndList()
 	}
 	a.EndObject()
 }

@@ -95,15 +95,13 @@ func (e *encoder) offered() []*toolv1.ToolInfo {
 }
 
 func (e *encoder) tools(offered []*toolv1.ToolInfo) {
-	e.Body.BeginList()
-	for _, tool := range offered {
+	for _, tool := range jsonwrite.List(e.Body, offered) {
 		if native := e.Native[tool.GetName()]; native != "" {
 			e.Body.TextObject("type", native)
 		} else {
 			openai.WriteFunction(e.Body, tool, nil, nil)
 		}
 	}
-	e.Body.EndList()
 }
 
 // arguments writes the options of the configuration that are set and that the format has.
@@ -137,8 +135,7 @@ func (e *encoder) arguments(tools bool) {
 
 // inputs writes the conversation, without its system messages, as entries.
 func (e *encoder) inputs() {
-	e.Body.BeginList()
-	for _, m := range e.Messages {
+	for _, m := range jsonwrite.List(e.Body, e.Messages) {
 		switch m.GetRole() { //nolint:exhaustive // All others are the instructions.
 		case modelv1.Role_ROLE_USER:
 			e.prompt(m)
@@ -148,7 +145,6 @@ func (e *encoder) inputs() {
 			e.result(m)
 		}
 	}
-	e.Body.EndList()
 }
 
 // prompt writes a user's message.

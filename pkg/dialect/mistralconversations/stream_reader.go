@@ -39,7 +39,7 @@ type streamReader struct {
 	whole   response
 	entries map[string]*growing // by their type and id
 	order   []*growing
-	calls   int32
+	pieces  dialect.Pieces
 }
 
 // growing is an entry that grows.
@@ -72,7 +72,8 @@ type event struct {
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	var e event
-	if err := jsonread.Unmarshal(got.Data, &e); err != nil {
+	err := jsonread.Unmarshal(got.Data, &e)
+	if err != nil {
 		return nil, malformed(err)
 	}
 	if e.Object == mistral.ObjectError {
@@ -86,13 +87,16 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	case eventDone:
 		s.Begun, s.Ended, s.whole.Usage = true, true, e.Usage
 	case eventMessage:
-		return s.message(&e)
+		err = s.message(&e)
 	case eventCall:
-		return s.call(&e)
+		err = s.call(&e)
 	case toolStarted, toolArguments, toolDone:
-		return s.execution(&e)
+		err = s.execution(&e)
 	}
-	return nil, nil
+	if err != nil {
+		return nil, malformed(err)
+	}
+	return s.pieces.Take(), nil
 }
 
 // at returns the entry that an event is about, which may be a new one.
@@ -105,7 +109,7 @@ func (s *streamReader) at(e *event, kind, id string) (g *growing, isNew bool, er
 		return g, false, nil
 	}
 	if len(s.order) >= maxEntries {
-		return nil, false, malformed(fmt.Errorf("more than %d entries", maxEntries))
+		return nil, false, fmt.Errorf("more than %d entries", maxEntries)
 	}
 	s.Begun = true // The server's first event only states that it has accepted the request.
 	if s.entries == nil {
@@ -116,42 +120,40 @@ func (s *streamReader) at(e *event, kind, id string) (g *growing, isNew bool, er
 	return g, true, nil
 }
 
-func (s *streamReader) message(e *event) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) message(e *event) error {
 	g, _, err := s.at(e, typeOutput, e.ID)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		g.content.Add(e.Content, e.ContentIndex, &s.pieces)
 	}
-	return g.content.Add(e.Content, e.ContentIndex), nil
+	return err
 }
 
-func (s *streamReader) call(e *event) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) call(e *event) error {
 	g, isNew, err := s.at(e, typeCall, e.ID+e.ToolCallID)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	piece := &modelv1.ToolCallDelta{Arguments: string(e.Arguments)}
 	if isNew {
-		g.call = s.calls
-		s.calls++
-		piece.Id, piece.Function = e.ToolCallID, e.Name
+		g.call = s.pieces.Call(e.ToolCallID, e.Name, string(e.Arguments))
+	} else {
+		s.pieces.Add(dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Arguments: string(e.Arguments)}))
 	}
-	piece.Index = g.call
 	g.arguments.WriteString(string(e.Arguments))
-	return []*modelv1.GenerateDelta{dialect.CallDelta(piece)}, nil
+	return nil
 }
 
-func (s *streamReader) execution(e *event) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) execution(e *event) error {
 	g, _, err := s.at(e, typeExecution, e.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	g.arguments.WriteString(string(e.Arguments))
-	if e.Type != toolDone {
-		return nil, nil
+	if e.Type == toolDone {
+		g.entry.Info = e.Info
+		whole := g.whole()
+		s.pieces.Part(whole.toolUse())
 	}
-	g.entry.Info = e.Info
-	whole := g.whole()
-	return []*modelv1.GenerateDelta{dialect.PartDelta(whole.toolUse())}, nil
+	return nil
 }
 
 // Usage implements dialect.StreamReader.

@@ -106,7 +106,7 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	for part, rest := range s.said.Rest(answered(m), mistral.Readable) {
+	for part, rest := range s.said.Rest(dialect.AnswerParts(m), mistral.Readable) {
 		switch p := part.GetPart().(type) {
 		case *contentv1.Content_Text:
 			s.grow(text, !rest.Begun, rest.Text)

@@ -24,20 +24,13 @@ func (p *Logprob) Message() *modelv1.Logprob {
 
 // WriteLogprobs writes log-probabilities as a list.
 func WriteLogprobs(w *jsonwrite.Writer, all []*modelv1.Logprob) {
-	w.BeginList()
-	for _, p := range all {
-		w.BeginObject()
+	for _, p := range jsonwrite.Objects(w, all) {
 		writeLogprob(w, p.GetToken(), p.GetLogprob(), p.GetBytes())
-		w.BeginListMember("top_logprobs")
-		for _, top := range p.GetTopLogprobs() {
-			w.BeginObject()
+		w.Key("top_logprobs")
+		for _, top := range jsonwrite.Objects(w, p.GetTopLogprobs()) {
 			writeLogprob(w, top.GetToken(), top.GetLogprob(), top.GetBytes())
-			w.EndObject()
 		}
-		w.EndList()
-		w.EndObject()
 	}
-	w.EndList()
 }
 
 func writeLogprob(w *jsonwrite.Writer, token string, logprob float64, bytes []int32) {
@@ -49,9 +42,7 @@ func writeLogprob(w *jsonwrite.Writer, token string, logprob float64, bytes []in
 		w.Null()
 		return
 	}
-	w.BeginList()
-	for _, b := range bytes {
+	for _, b := range jsonwrite.List(w, bytes) {
 		w.Int(int64(b))
 	}
-	w.EndList()
 }

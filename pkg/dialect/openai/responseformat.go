@@ -64,11 +64,11 @@ func ReadStops(raw json.RawMessage, param string) (*modelv1.StringList, error) {
 		if one == nil {
 			return nil, nil
 		}
-		return &modelv1.StringList{Values: []string{*one}}, nil
+		return dialect.Stops([]string{*one}), nil
 	}
 	var list []string
 	if json.Unmarshal(raw, &list) != nil {
 		return nil, dialect.Invalid(param, "is neither a text nor a list of texts")
 	}
-	return &modelv1.StringList{Values: list}, nil
+	return dialect.Stops(list), nil
 }

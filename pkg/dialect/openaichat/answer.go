@@ -22,17 +22,14 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	w.BeginObject()
 	openai.WriteHead(w, &meta, output, "chat.completion")
-	w.BeginListMember("choices")
-	for i, c := range output.GetChoices() {
-		w.BeginObject()
+	w.Key("choices")
+	for i, c := range jsonwrite.Objects(w, output.GetChoices()) {
 		w.IntMember("index", int64(i))
 		w.Key("message")
 		writeAnswer(w, c.GetMessage())
 		writeLogprobs(w, c.GetLogprobs())
 		w.TextMember("finish_reason", finishReason(c.GetStopReason()))
-		w.EndObject()
 	}
-	w.EndList()
 	if usage := output.GetUsage(); usage != nil {
 		w.Key("usage")
 		writeUsage(w, usage)
@@ -94,15 +91,7 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	w.TextUnlessEmpty(memberReasoningContent, s.reasoning)
 	writeDetails(w, s.parts)
 	if len(s.calls) > 0 {
-		w.BeginListMember("tool_calls")
-		for _, call := range s.calls {
-			w.BeginObject()
-			w.TextMember("id", call.GetId())
-			w.TextMember("type", "function")
-			w.TextObjectMember("function", "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
-			w.EndObject()
-		}
-		w.EndList()
+		writeCalls(w, s.calls)
 	}
 	w.EndObject()
 }

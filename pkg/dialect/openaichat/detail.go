@@ -70,11 +70,10 @@ func writeDetails(w *jsonwrite.Writer, parts []*contentv1.Content) {
 	if plain {
 		return
 	}
-	w.BeginListMember("reasoning_details")
-	for _, part := range reasoning {
+	w.Key("reasoning_details")
+	for _, part := range jsonwrite.List(w, reasoning) {
 		writeDetail(w, part)
 	}
-	w.EndList()
 }
 
 func writeDetail(w *jsonwrite.Writer, part *contentv1.Content) {

@@ -4,18 +4,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // markedSystem writes the content of a system message as texts with their marks; ends marks the last one.
 func (e *encoder) markedSystem(m *modelv1.ChatMessage, ends bool) {
 	parts := chat.Parts(m.GetContent())
-	e.Body.BeginList()
-	for i, part := range parts {
-		e.Body.BeginObject()
+	for i, part := range jsonwrite.Objects(e.Body, parts) {
 		e.text(part, ends && i == len(parts)-1)
-		e.Body.EndObject()
 	}
-	e.Body.EndList()
 }
 
 // text writes the members of a part that is a text; ends marks it for the cache.

@@ -27,11 +27,9 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (e *encoder) messages() {
 	e.Member("messages", func() {
-		e.Body.BeginList()
-		for i, m := range e.Messages {
+		for i, m := range jsonwrite.List(e.Body, e.Messages) {
 			e.message(i, m)
 		}
-		e.Body.EndList()
 	})
 }
 
@@ -87,14 +85,10 @@ func (e *encoder) userContent(message int, c *contentv1.MessageContent) {
 		e.Body.Text(c.GetText())
 		return
 	}
-	e.Body.BeginList()
-	for i, part := range list.GetParts() {
-		e.Body.BeginObject()
+	for i, part := range jsonwrite.Objects(e.Body, list.GetParts()) {
 		e.userPart(part)
 		e.ephemeralMark(message == e.ephemeral.message && i == e.ephemeral.part)
-		e.Body.EndObject()
 	}
-	e.Body.EndList()
 }
 
 func (e *encoder) userPart(part *contentv1.Content) {
@@ -229,20 +223,16 @@ func ownMember(part *contentv1.Content) string {
 }
 
 func (e *encoder) calls(calls []*toolv1.ToolCall) {
-	if len(calls) == 0 && !e.EmptyCalls {
-		return
+	if len(calls) > 0 || e.EmptyCalls {
+		writeCalls(e.Body, calls)
 	}
-	e.Body.BeginListMember("tool_calls")
-	for _, call := range calls {
-		arguments := call.GetArgumentsJson()
-		if arguments == "" {
-			arguments = "{}"
-		}
-		e.Body.BeginObject()
-		e.Body.TextMember("id", call.GetId())
-		e.Body.TextMember("type", "function")
-		e.Body.TextObjectMember("function", "name", call.GetFunction(), "arguments", arguments)
-		e.Body.EndObject()
+}
+
+func writeCalls(w *jsonwrite.Writer, calls []*toolv1.ToolCall) {
+	w.Key("tool_calls")
+	for _, call := range jsonwrite.Objects(w, calls) {
+		w.TextMember("id", call.GetId())
+		w.TextMember("type", "function")
+		w.TextObjectMember("function", "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 	}
-	e.Body.EndList()
 }

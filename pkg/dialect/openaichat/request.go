@@ -7,6 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Request is a request with the options in which servers of the format differ.
@@ -88,11 +89,9 @@ func (e *encoder) tools() {
 		return
 	}
 	e.Member("tools", func() {
-		e.Body.BeginList()
-		for i, tool := range e.Tools {
+		for i, tool := range jsonwrite.List(e.Body, e.Tools) {
 			openai.WriteFunction(e.Body, tool, e.StrictTools, func() { e.ephemeralMark(e.EphemeralMarks && i == len(e.Tools)-1) })
 		}
-		e.Body.EndList()
 	})
 	e.Member("tool_choice", func() { openai.WriteChoice(e.Body, e.Choice, openai.ChoiceRequired) })
 	e.OptBool("parallel_tool_calls", e.Config.ParallelToolCalls)

@@ -23,8 +23,9 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 // streamReader collects an answer that arrives in pieces.
 type streamReader struct {
 	dialect.Progress
-	whole completion
-	texts []*texts
+	whole  completion
+	texts  []*texts
+	pieces dialect.Pieces
 }
 
 // texts collects the parts of one choice that grow.
@@ -62,19 +63,16 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if len(chunk.Created) > 0 {
 		s.whole.Created, s.whole.Fingerprint = chunk.Created, chunk.Fingerprint
 	}
-	var deltas []*modelv1.GenerateDelta
 	for i := range chunk.Choices {
 		c := &chunk.Choices[i]
 		if c.Index < 0 || c.Index >= maxChoices {
 			return nil, malformed(fmt.Errorf("a choice has the index %d", c.Index))
 		}
-		added, err := s.add(c)
-		if err != nil {
-			return nil, err
+		if err := s.add(c); err != nil {
+			return nil, malformed(err)
 		}
-		deltas = append(deltas, added...)
 	}
-	return deltas, nil
+	return s.pieces.Take(), nil
 }
 
 // Complete implements dialect.StreamReader. Some servers omit the last event, but send the finish reasons of the
@@ -87,7 +85,7 @@ func (s *streamReader) Complete() bool {
 func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.message() }
 
 // add takes a piece of one choice.
-func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
+func (s *streamReader) add(c *choice) error {
 	for len(s.texts) <= c.Index {
 		s.whole.Choices = append(s.whole.Choices, choice{Index: len(s.texts), Message: &message{}})
 		s.texts = append(s.texts, &texts{})
@@ -112,7 +110,7 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 		piece = c.Message // some servers end a stream with the whole message
 	}
 	if piece == nil {
-		return nil, nil
+		return nil
 	}
 	t.content.WriteString(string(piece.Content))
 	t.refusal.WriteString(piece.Refusal)
@@ -122,28 +120,17 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 		whole.Message.ExecutedTools = piece.ExecutedTools
 	}
 	whole.Message.ReasoningDetails = append(whole.Message.ReasoningDetails, piece.ReasoningDetails...)
-	deltas := textDeltas(c.Index, piece)
+	s.pieces.Choice = int32(c.Index)
+	s.pieces.Reasoning(piece.ReasoningContent + piece.Reasoning)
+	s.pieces.Text(string(piece.Content) + piece.Refusal)
 	for i := range piece.ToolCalls {
 		call, err := t.calls.Add(&piece.ToolCalls[i])
 		if err != nil {
-			return nil, malformed(err)
+			return err
 		}
-		delta := dialect.CallDelta(call)
-		delta.Choice = int32(c.Index)
-		deltas = append(deltas, delta)
+		s.pieces.Add(dialect.CallDelta(call))
 	}
-	return deltas, nil
-}
-
-func textDeltas(index int, piece *message) []*modelv1.GenerateDelta {
-	var deltas []*modelv1.GenerateDelta
-	if reasoning := piece.ReasoningContent + piece.Reasoning; reasoning != "" {
-		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: reasoning}})
-	}
-	if text := string(piece.Content) + piece.Refusal; text != "" {
-		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Text{Text: text}})
-	}
-	return deltas
+	return nil
 }
 
 // Response implements dialect.StreamReader.

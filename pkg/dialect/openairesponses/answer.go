@@ -24,7 +24,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	a := newAnswer(output, meta, repeatedOf(meta.Request))
 	choice := output.GetChoices()[0]
 	logprobs := choice.GetLogprobs()
-	parts, calls := assistantParts(choice.GetMessage()), choice.GetMessage().GetToolCalls()
+	parts, calls := dialect.AnswerParts(choice.GetMessage()), choice.GetMessage().GetToolCalls()
 	for i, part := range parts {
 		if it := partItem("", part, a.statusOf(i, len(parts)+len(calls)), logprobs); it != "" {
 			a.items = append(a.items, it)
@@ -96,9 +96,7 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.RawMember("instructions", "null")
 	w.RawMember("metadata", "{}")
 	w.TextMember("model", a.meta.Model)
-	w.RawMember("parallel_tool_calls", a.parallel)
-	w.RawMember("tool_choice", a.choice)
-	w.RawMember("tools", a.tools)
+	a.writeMembers(w)
 	w.Key("output")
 	jsonwrite.RawList(w, a.items)
 	w.Key("usage")
@@ -108,40 +106,38 @@ func (a *answer) write(w *jsonwrite.Writer) {
 
 // repeated is what an answer repeats of its request about calls.
 type repeated struct {
+	request *dialect.Request
 	// names are the names of its tools.
 	names toolname.Names
-	// parallel, choice and tools are the members as JSON.
-	parallel, choice, tools string
 }
 
 // repeatedOf reads a request; nil is none.
 func repeatedOf(r *dialect.Request) *repeated {
-	if r == nil {
-		r = &dialect.Request{}
-	}
-	names := toolname.Of(r.Tools)
-	var parallel, choice, tools jsonwrite.Writer
-	parallel.Bool(r.Config == nil || r.Config.ParallelToolCalls == nil || r.Config.GetParallelToolCalls())
-	if function := r.Choice.GetFunction(); function != "" {
-		choice.BeginObject()
-		writeName(&choice, names.Of(function))
-		choice.EndObject()
+	r = cmp.Or(r, &dialect.Request{})
+	return &repeated{request: r, names: toolname.Of(r.Tools)}
+}
+
+// writeMembers writes the members of an answer that repeat the request.
+func (r *repeated) writeMembers(w *jsonwrite.Writer) {
+	c := r.request.Config
+	w.BoolMember("parallel_tool_calls", c == nil || c.ParallelToolCalls == nil || c.GetParallelToolCalls())
+	w.Key("tool_choice")
+	if function := r.request.Choice.GetFunction(); function != "" {
+		w.BeginObject()
+		writeName(w, r.names.Of(function))
+		w.EndObject()
 	} else {
-		choice.Text(openai.Choices.Word(r.Choice))
+		w.Text(openai.Choices.Word(r.request.Choice))
 	}
-	tools.BeginList()
-	for _, t := range r.Tools {
-		named := names.Of(t.GetName())
-		tools.BeginObject()
-		writeName(&tools, named)
-		tools.TextMember("description", t.GetDescription())
+	w.Key("tools")
+	for _, t := range jsonwrite.Objects(w, r.request.Tools) {
+		named := r.names.Of(t.GetName())
+		writeName(w, named)
+		w.TextMember("description", t.GetDescription())
 		if !named.Custom {
-			tools.RawMember("parameters", t.GetParametersJson())
+			w.RawMember("parameters", t.GetParametersJson())
 		}
-		tools.EndObject()
 	}
-	tools.EndList()
-	return &repeated{names: names, parallel: parallel.String(), choice: choice.String(), tools: tools.String()}
 }
 
 // writeName writes the members that name a tool.

@@ -143,9 +143,6 @@ func (e *encoder) computer(call *toolv1.ToolCall) bool {
 	if !ok || made.CallID != call.GetId() {
 		return false
 	}
-	if e.checks == nil {
-		e.checks = map[string]json.RawMessage{}
-	}
 	e.checks[call.GetId()] = made.Checks
 	e.Body.Raw(call.GetInternalJson())
 	return true

@@ -11,13 +11,13 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // input writes the conversation as items.
 func (e *encoder) input() {
 	e.Member("input", func() {
-		e.Body.BeginList()
-		for i, m := range e.Messages {
+		for i, m := range jsonwrite.List(e.Body, e.Messages) {
 			switch m.GetRole() {
 			case modelv1.Role_ROLE_USER:
 				e.user(chat.Parts(m.GetContent()))
@@ -29,7 +29,6 @@ func (e *encoder) input() {
 				e.prompt("developer", chat.Parts(m.GetContent()), e.marks.EndsSystem(i))
 			}
 		}
-		e.Body.EndList()
 	})
 }
 
@@ -59,13 +58,9 @@ func (e *encoder) prompt(role string, parts []*contentv1.Content, ends bool) {
 
 // parts writes content for the model.
 func (e *encoder) parts(parts []*contentv1.Content, ends bool) {
-	e.Body.BeginList()
-	for i, part := range parts {
-		e.Body.BeginObject()
+	for i, part := range jsonwrite.Objects(e.Body, parts) {
 		e.part(part, ends && i == len(parts)-1)
-		e.Body.EndObject()
 	}
-	e.Body.EndList()
 }
 
 func (e *encoder) part(part *contentv1.Content, ends bool) {
@@ -131,7 +126,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			texts = nil
 		}
 	}
-	for _, part := range assistantParts(m) {
+	for _, part := range dialect.AnswerParts(m) {
 		switch part.GetPart().(type) {
 		case *contentv1.Content_Text:
 			if len(texts) > 0 && texts[0].GetInternalJson() != part.GetInternalJson() {
@@ -167,14 +162,6 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	}
 }
 
-// assistantParts are the parts of a turn; an empty text beside calls is none.
-func assistantParts(m *modelv1.ChatMessage) []*contentv1.Content {
-	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" && len(m.GetToolCalls()) > 0 {
-		return nil
-	}
-	return chat.Parts(m.GetContent())
-}
-
 // texts writes texts of the assistant as one message. Its id is left out: a server that stores nothing requires the
 // reasoning before an item with an id, and the history may lack it.
 func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
@@ -183,11 +170,10 @@ func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
 	e.Body.TextMember("role", "assistant")
 	e.Body.TextMember("status", statusCompleted)
 	e.Body.TextUnlessEmpty("phase", e.phase(parts[0], calls))
-	e.Body.BeginListMember("content")
-	for _, part := range parts {
+	e.Body.Key("content")
+	for _, part := range jsonwrite.List(e.Body, parts) {
 		writeText(e.Body, part.GetText())
 	}
-	e.Body.EndList()
 	e.Body.EndObject()
 }
 

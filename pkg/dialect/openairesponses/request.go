@@ -60,7 +60,10 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 }
 
 func (r *Request) encoder(dst []byte) *encoder {
-	return &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Responses API"), marks: openai.NewMarks(r.Messages, r.CacheMarks)}
+	return &encoder{
+		Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Responses API"), checks: map[string]json.RawMessage{},
+		marks: openai.NewMarks(r.Messages, r.CacheMarks),
+	}
 }
 
 // encoder writes one request.
@@ -126,20 +129,16 @@ func (e *encoder) options() {
 	dialect.OptInt(&e.MemberWriter, "top_logprobs", c.TopLogprobs)
 	e.include()
 	if c.ReasoningEffort != nil || c.ReasoningMode != nil || c.ReasoningSummary != nil {
-		e.Member("reasoning", func() {
-			e.Body.BeginObject()
+		e.Object("reasoning", func() {
 			e.Body.OptText("effort", c.ReasoningEffort)
 			e.Body.OptText("mode", c.ReasoningMode)
 			e.Body.OptText("summary", c.ReasoningSummary)
-			e.Body.EndObject()
 		})
 	}
 	if c.ResponseSchema != nil || c.Verbosity != nil {
-		e.Member("text", func() {
-			e.Body.BeginObject()
+		e.Object("text", func() {
 			e.format(c.GetResponseSchema())
 			e.Body.OptText("verbosity", c.Verbosity)
-			e.Body.EndObject()
 		})
 	}
 	if e.Stream {
@@ -149,14 +148,14 @@ func (e *encoder) options() {
 
 func (e *encoder) include() {
 	var all []string
-	for _, include := range []struct {
-		wanted bool
-		what   string
-	}{{e.SealReasoning, includeSeal}, {e.CodeOutputs, includeOutputs}, {e.Config.GetLogprobs(), includeLogprobs}} {
-		if include.wanted {
-			all = append(all, include.what)
+	add := func(wanted bool, what string) {
+		if wanted {
+			all = append(all, what)
 		}
 	}
+	add(e.SealReasoning, includeSeal)
+	add(e.CodeOutputs, includeOutputs)
+	add(e.Config.GetLogprobs(), includeLogprobs)
 	if len(all) > 0 {
 		e.Member("include", func() { e.Body.Texts(all) })
 	}

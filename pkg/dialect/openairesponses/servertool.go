@@ -142,10 +142,7 @@ func searchAction(arguments string) string {
 	if !said {
 		query = arguments
 	}
-	action := &orderedjson.Object{}
-	action.Set("type", "search")
-	action.Set("query", query)
-	return string(orderedjson.Append(nil, action))
+	return string(orderedjson.Append(nil, new(orderedjson.Object).With("type", "search").With("query", query)))
 }
 
 // codeText is what code of a server did, as a text: a server that stores nothing does not take its item back.

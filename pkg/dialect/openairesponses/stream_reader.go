@@ -52,9 +52,9 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 // items and parts may skip some: servers count them in different ways.
 type streamReader struct {
 	dialect.Progress
-	whole response
-	items dialect.Places[growing]
-	calls int32
+	whole  response
+	items  dialect.Places[growing]
+	pieces dialect.Pieces
 }
 
 // growing is an item that grows.
@@ -97,7 +97,8 @@ type event struct {
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) {
 	var e event
-	if err := jsonread.Unmarshal(got.Data, &e); err != nil {
+	err := jsonread.Unmarshal(got.Data, &e)
+	if err != nil {
 		return nil, malformed(err)
 	}
 	switch e.Type = cmp.Or(e.Type, got.Type); e.Type {
@@ -106,12 +107,16 @@ func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) 
 	case eventCreated, eventInProgress, eventCompleted, eventIncomplete, eventFailed:
 		return nil, s.state(&e)
 	case eventAdded, eventItemDone:
-		return s.item(&e)
+		err = s.item(&e)
+	default:
+		if kind, grows := grown[e.Type]; grows {
+			err = s.grow(&e, kind)
+		}
 	}
-	if _, grows := grown[e.Type]; grows {
-		return s.grow(&e)
+	if err != nil {
+		return nil, malformed(err)
 	}
-	return nil, nil
+	return s.pieces.Take(), nil
 }
 
 // state takes an event that contains the answer in its present state.
@@ -132,71 +137,65 @@ func (s *streamReader) state(e *event) error {
 	return nil
 }
 
-// item takes an item that begins or is whole. It returns what the item contains beyond its pieces.
-func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
+// item takes an item that begins or is whole, and adds what it contains beyond its pieces.
+func (s *streamReader) item(e *event) error {
 	if e.Item == nil {
-		return nil, malformed(fmt.Errorf("%s has no item", e.Type))
+		return fmt.Errorf("%s has no item", e.Type)
 	}
 	g, _, err := s.items.At(e.OutputIndex, maxItems, "an item")
 	if err != nil {
-		return nil, malformed(err)
+		return err
 	}
 	s.Begun = true // The server's first events only state that it has accepted the request.
-	var deltas []*modelv1.GenerateDelta
 	if e.Item.Type == typeCall && g.item.Type != typeCall {
-		g.call = s.calls
-		s.calls++
-		deltas = append(deltas, dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Id: e.Item.CallID, Function: e.Item.Name}))
+		g.call = s.pieces.Call(e.Item.CallID, e.Item.Name, "")
 	}
 	whole := e.Type == eventItemDone && !g.done
 	g.item, g.done = *e.Item, e.Type == eventItemDone
 	if call := g.item.computerCall(); call != nil && whole {
-		deltas = append(deltas, dialect.CallDelta(&modelv1.ToolCallDelta{Index: s.calls, Id: call.GetId(), Function: call.GetFunction(), Arguments: call.GetArgumentsJson()}))
-		s.calls++
+		s.pieces.Call(call.GetId(), call.GetFunction(), call.GetArgumentsJson())
 	}
-	rest, err := g.rest()
-	if err != nil {
-		return nil, err
+	if err := g.rest(&s.pieces); err != nil {
+		return err
 	}
-	deltas = append(deltas, rest...)
 	if g.done && g.item.Type == typeReasoning && g.item.Seal != "" {
-		deltas = append(deltas, dialect.PartDelta(g.item.reasoning()))
+		s.pieces.Part(g.item.reasoning())
 	}
-	return deltas, nil
+	return nil
 }
 
-// grow takes a piece of an item.
-func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
+// grow takes a piece of an item, of a part of a kind or of arguments.
+func (s *streamReader) grow(e *event, kind string) error {
 	g := s.items.Get(e.OutputIndex)
 	if g == nil {
-		return nil, malformed(fmt.Errorf("a piece of item %d, which has not begun", e.OutputIndex))
+		return fmt.Errorf("a piece of item %d, which has not begun", e.OutputIndex)
 	}
-	switch kind := grown[e.Type]; kind {
+	switch kind {
 	case "":
-		return g.addArguments(e.Delta.Text), nil
+		g.addArguments(e.Delta.Text, &s.pieces)
+		return nil
 	case partSummary:
-		return g.summary.add(e.SummaryIndex, kind, e.Delta.Text)
+		return g.summary.add(e.SummaryIndex, kind, e.Delta.Text, &s.pieces)
 	default:
-		return g.texts.add(e.ContentIndex, kind, e.Delta.Text)
+		return g.texts.add(e.ContentIndex, kind, e.Delta.Text, &s.pieces)
 	}
 }
 
-func (g *growing) addArguments(piece string) []*modelv1.GenerateDelta {
+func (g *growing) addArguments(piece string, pieces *dialect.Pieces) {
 	g.arguments.WriteString(piece)
-	if piece == "" || g.item.Type != typeCall {
-		return nil
+	if g.item.Type == typeCall {
+		pieces.Arguments(g.call, piece)
 	}
-	return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Arguments: piece})}
 }
 
 // add adds a piece to the part at a place, which may be a new one.
-func (g *growingParts) add(place int, kind, piece string) ([]*modelv1.GenerateDelta, error) {
+func (g *growingParts) add(place int, kind, piece string, pieces *dialect.Pieces) error {
 	if piece == "" && place >= 0 && place < maxParts {
-		return nil, nil
+		return nil
 	}
 	text, isNew, err := g.parts.At(place, maxParts, "a part")
 	if err != nil {
-		return nil, malformed(err)
+		return err
 	}
 	shown := piece
 	if isNew {
@@ -208,14 +207,16 @@ func (g *growingParts) add(place int, kind, piece string) ([]*modelv1.GenerateDe
 	text.WriteString(piece)
 	g.said.WriteString(piece)
 	if kind == partSummary || kind == partReasoning {
-		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(shown)}, nil
+		pieces.Reasoning(shown)
+	} else {
+		pieces.Text(shown)
 	}
-	return []*modelv1.GenerateDelta{dialect.TextDelta(shown)}, nil
+	return nil
 }
 
-// rest returns what the item contains beyond its pieces, as pieces: some servers send items without pieces. Texts are
-// compared in their order, since the places of the pieces may be others.
-func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
+// rest adds what the item contains beyond its pieces: some servers send items without pieces. Texts are compared in
+// their order, since the places of the pieces may be others.
+func (g *growing) rest(pieces *dialect.Pieces) (err error) {
 	grow := func(parts *growingParts, said *dialect.Remainder, kind, full string) {
 		missing, begun := said.Of(full)
 		place := parts.next
@@ -223,9 +224,7 @@ func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
 			place--
 		}
 		if missing != "" && err == nil {
-			var added []*modelv1.GenerateDelta
-			added, err = parts.add(place, kind, missing)
-			deltas = append(deltas, added...)
+			err = parts.add(place, kind, missing, pieces)
 		}
 	}
 	texts, summary := dialect.Remainder{Said: g.texts.said.String()}, dialect.Remainder{Said: g.summary.said.String()}
@@ -241,9 +240,9 @@ func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
 		grow(&g.summary, &summary, partSummary, p.Text)
 	}
 	if rest, more := strings.CutPrefix(string(g.item.Arguments), g.arguments.String()); more {
-		deltas = append(deltas, g.addArguments(rest)...)
+		g.addArguments(rest, pieces)
 	}
-	return deltas, err
+	return err
 }
 
 // Usage implements dialect.StreamReader.

@@ -119,7 +119,7 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
-	parts := assistantParts(m)
+	parts := dialect.AnswerParts(m)
 	for part, rest := range s.said.Rest(parts, dialect.Readable) {
 		s.last = a.statusOf(slices.Index(parts, part), len(parts)+len(m.GetToolCalls()))
 		switch {

@@ -93,3 +93,26 @@ func BenchmarkAppendText(b *testing.B) {
 		})
 	}
 }
+
+func TestAListIsClosedHoweverItsLoopEnds(t *testing.T) {
+	t.Parallel()
+	var w jsonwrite.Writer
+	w.BeginList()
+	for i, n := range jsonwrite.List(&w, []int64{5, 6, 7}) {
+		if i == 2 {
+			break
+		}
+		w.Int(n)
+	}
+	for i, text := range jsonwrite.Objects(&w, []string{"a", "", "b", "c"}) {
+		if i == 3 {
+			break
+		}
+		w.TextUnlessEmpty("x", text)
+	}
+	for range jsonwrite.Objects(&w, []string(nil)) {
+		w.Null()
+	}
+	w.EndList()
+	assert.Equal(t, `[[5,6],[{"x":"a"},{},{"x":"b"},{}],[]]`, w.String())
+}

@@ -1,5 +1,7 @@
 package jsonwrite
 
+import "iter"
+
 // The methods below write a member when there is something to write, so that callers read as a list of fields.
 
 // TextMember writes a member that is a text.
@@ -128,5 +130,32 @@ func (w *Writer) TextOrNull(name, text string) {
 		w.Null()
 	} else {
 		w.Text(text)
+	}
+}
+
+// List writes a list and yields its elements, each of which the caller writes as a value.
+func List[T any](w *Writer, elements []T) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		w.BeginList()
+		defer w.EndList()
+		for i, element := range elements {
+			if !yield(i, element) {
+				return
+			}
+		}
+	}
+}
+
+// Objects writes a list of objects and yields their values, of each of which the caller writes the members.
+func Objects[T any](w *Writer, values []T) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for i, value := range List(w, values) {
+			w.BeginObject()
+			more := yield(i, value)
+			w.EndObject()
+			if !more {
+				return
+			}
+		}
 	}
 }

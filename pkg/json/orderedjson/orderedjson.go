@@ -69,6 +69,12 @@ func (o *Object) Set(name string, value any) {
 	o.index(len(o.names) - 1)
 }
 
+// With is Set, and returns the object.
+func (o *Object) With(name string, value any) *Object {
+	o.Set(name, value)
+	return o
+}
+
 // Delete removes the member name, if there is one.
 func (o *Object) Delete(name string) {
 	if i := o.place(name); i >= 0 {
@@ -81,12 +87,16 @@ func (o *Object) Delete(name string) {
 // Len returns the number of members.
 func (o *Object) Len() int { return len(o.names) }
 
-// All yields the members in order.
+// All yields the members in order. The member that is yielded may be deleted.
 func (o *Object) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
-		for i, name := range o.names {
+		for i := 0; i < len(o.names); {
+			name := o.names[i]
 			if !yield(name, o.values[i]) {
 				return
+			}
+			if i < len(o.names) && o.names[i] == name {
+				i++
 			}
 		}
 	}

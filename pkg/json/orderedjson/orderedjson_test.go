@@ -154,3 +154,19 @@ func plain(t *testing.T, document []byte) (value any) {
 	require.NoError(t, dec.Decode(&value))
 	return value
 }
+
+func TestAMemberMayBeDeletedWhenItIsYielded(t *testing.T) {
+	t.Parallel()
+	object, err := orderedjson.DecodeObject([]byte(`{"a":null,"b":null,"c":1,"d":null}`))
+	require.NoError(t, err)
+	var seen string
+	for name, value := range object.All() {
+		seen += name
+		if value == nil {
+			object.Delete(name)
+		}
+	}
+	assert.Equal(t, "abcd", seen)
+	assert.JSONEq(t, `{"c":1}`, string(orderedjson.Append(nil, object)))
+	assert.Equal(t, `{"z":"x","a":true}`, string(orderedjson.Append(nil, new(orderedjson.Object).With("z", "x").With("a", true))))
+}
