@@ -31,7 +31,7 @@ func (c *Calls) board(w *work) error {
 	}
 	ride := batch.Call{
 		Model: model, Key: w.key, Setting: schedule, Defer: w.request.GetDeferBatched(),
-		Ref: provider.Ref{Project: w.call.Origin.Project, Model: w.request.GetModel(), Account: w.request.GetAccount(), BaseURL: w.call.BaseURL, Args: w.call.Args},
+		Ref: w.ref,
 	}
 	if config.AttemptTimeout != nil {
 		ride.Timeout = seconds.Duration(config.GetAttemptTimeout())
