@@ -70,7 +70,9 @@ func TestCallsInABatch(t *testing.T) {
 	t.Parallel()
 	vendor, url := providertest.OpenAIBatches(t)
 	vendor.Do(func(v *providertest.BatchVendor) { v.Reply = echo })
-	g := start(t, batching(url)...)
+	g := start(t, batching(url, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Budgets = map[string]modelgw.Budget{project: {MaxCost: new(100.0)}}
+	})...)
 	var calls sync.WaitGroup
 	for i := range 3 {
 		calls.Go(func() {
@@ -88,6 +90,9 @@ func TestCallsInABatch(t *testing.T) {
 		})
 	}
 	calls.Wait()
+	budgets, err := g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.InDelta(t, 3*1.25, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
 	taken := vendor.Batches()
 	require.Len(t, taken, 1)
 	assert.Equal(t, "/v1/chat/completions", taken[0].Endpoint)
