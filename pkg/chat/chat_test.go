@@ -62,6 +62,43 @@ func TestTheJSONFormLosesNothing(t *testing.T) {
 	assert.Contains(t, string(written), `{"z": 1.0, "a": 123456789012345678901234567890}`, "JSON of others goes through byte for byte")
 }
 
+// The form has no place for who can read a seal but what it keeps for the model's API, which its readers pass on.
+func TestTheJSONFormKeepsWhoCanReadASeal(t *testing.T) {
+	t.Parallel()
+	for internal, want := range map[string]string{
+		"":                      `{"evalfleet.sealed_by":"anthropic/claude"}`,
+		`{"b":1.0,"a":[1e400]}`: `{"b":1.0,"a":[1e400],"evalfleet.sealed_by":"anthropic/claude"}`,
+	} {
+		part := chat.SealedPart("seal", nil)
+		part.InternalJson, part.GetReasoning().SealedBy = internal, "anthropic/claude"
+		m := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(part)}
+		written := chat.MessageJSON(m)
+		assert.Contains(t, strings.Join(strings.Fields(string(written)), ""), `"internal":`+want)
+		again, err := chat.ParseStoredMessage(written)
+		require.NoError(t, err)
+		assert.Empty(t, cmp.Diff(m.GetContent(), again.GetContent(), protocmp.Transform()))
+	}
+}
+
+// What is no name of a sealer, and what other parts have under its name, is left as it is.
+func TestTheJSONFormTakesNothingElseForWhoCanReadASeal(t *testing.T) {
+	t.Parallel()
+	for _, internal := range []string{`"reasoning_details"`, `{"sealed_by":"x"}`, `{"evalfleet.sealed_by":1}`, `{"evalfleet.sealed_by":"` + strings.Repeat("x", 513) + `"}`} {
+		m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"reasoning","reasoning":"r","internal":` + internal + `}]}`))
+		require.NoError(t, err, internal)
+		part := m.GetContent().GetList().GetParts()[0]
+		assert.Equal(t, internal, part.GetInternalJson())
+		assert.Empty(t, part.GetReasoning().GetSealedBy())
+	}
+	m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"text","text":"t","internal":{"evalfleet.sealed_by":"x"}}]}`))
+	require.NoError(t, err)
+	assert.Equal(t, `{"evalfleet.sealed_by":"x"}`, m.GetContent().GetList().GetParts()[0].GetInternalJson())
+	// A text belongs to the model's API as a whole.
+	part := chat.SealedPart("seal", nil)
+	part.InternalJson, part.GetReasoning().SealedBy = `"reasoning_details"`, "openai-chat"
+	assert.Contains(t, string(chat.MessageJSON(&modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(part)})), `"reasoning_details"`)
+}
+
 func TestFaultsNameTheirField(t *testing.T) {
 	t.Parallel()
 	for document, says := range map[string]string{

@@ -138,6 +138,7 @@ func readReasoning(o *lenientjson.Object, part *contentv1.Content) {
 		Signature: o.String("signature"),
 		Redacted:  redacted != nil && *redacted,
 	}}
+	takeSealer(part)
 }
 
 func readImage(o *lenientjson.Object, part *contentv1.Content) {

@@ -23,7 +23,7 @@ func writeContent(w *jsonwrite.Writer, c *contentv1.MessageContent) {
 
 func writePart(w *jsonwrite.Writer, part *contentv1.Content) {
 	w.BeginObject()
-	w.RawUnlessEmpty("internal", part.GetInternalJson())
+	w.RawUnlessEmpty("internal", withSealer(part))
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
 		w.TextMember("type", "text")

@@ -70,7 +70,9 @@ func TestCallsInABatch(t *testing.T) {
 	t.Parallel()
 	vendor, url := providertest.OpenAIBatches(t)
 	vendor.Do(func(v *providertest.BatchVendor) { v.Reply = echo })
-	g := start(t, batching(url)...)
+	g := start(t, batching(url, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Budgets = map[string]modelgw.Budget{project: {MaxCost: new(100.0)}}
+	})...)
 	var calls sync.WaitGroup
 	for i := range 3 {
 		calls.Go(func() {
@@ -88,6 +90,9 @@ func TestCallsInABatch(t *testing.T) {
 		})
 	}
 	calls.Wait()
+	budgets, err := g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.InDelta(t, 3*1.25, budgets.GetBudgets()[0].GetSpentCost(), 1e-9)
 	taken := vendor.Batches()
 	require.Len(t, taken, 1)
 	assert.Equal(t, "/v1/chat/completions", taken[0].Endpoint)
@@ -142,6 +147,66 @@ func TestADeferredCallInABatchOutlivesTheGateway(t *testing.T) {
 	}, waittest.Bound, 10*time.Millisecond)
 	assert.Equal(t, "echo hi", chat.Text(chat.FirstMessage(answer.GetOutput())))
 	assert.False(t, answer.GetTiming().GetReissued(), "no call was lost")
+	assert.Len(t, vendor.Batches(), 1)
+}
+
+// xAI's batches are made first and filled afterwards. One whose filling a stop cut short is completed by the next
+// process, and none is made twice. Its answers, of which some failed, reach their calls, with the cost that xAI reports.
+func TestABatchOfXAIOutlivesTheGatewayAndFailsInPart(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.XAIBatches(t)
+	vendor.Do(func(v *providertest.BatchVendor) {
+		v.Hold, v.LoseCreate = true, 1
+		v.Reply = func(_ string, body []byte) (int, string) {
+			switch {
+			case strings.Contains(string(body), "wrong"):
+				return http.StatusBadRequest, `{"code":3,"message":"no such thing"}`
+			case strings.Contains(string(body), "busy"):
+				return http.StatusServiceUnavailable, `{"code":14,"message":"busy"}`
+			}
+			return http.StatusOK, `{"id":"c","model":"grok-4","outputs":[{"finishReason":"REASON_STOP","message":{"content":"fine","role":"ROLE_ASSISTANT"}}],` +
+				`"usage":{"promptTokens":1000000,"completionTokens":0,"totalTokens":1000000,"costInUsdTicks":"15000000000"}}`
+		}
+	})
+	ledger, batches := &memory.Ledger{}, &batchmemory.Store{}
+	changes := func(owner string) []setup {
+		return []setup{stores(owner, ledger, batches), func(c *modelgw.Config, _ *modelgw.Deps) {
+			c.Grok.APIKey, c.Grok.BaseURL = config.NewSecret("k"), url
+		}}
+	}
+	texts := []string{"right", "wrong", "busy"}
+	ask := func(g *gateway, text string) (*modelv1.GenerateResponse, error) {
+		r := batched("run1/"+text, text, int32(len(texts)))
+		r.Model, r.DeferBatched, r.Config.MaxRetries = "grok/grok-4", true, new(int32(0))
+		return g.models.Generate(t.Context(), r)
+	}
+	first := start(t, changes("one")...)
+	for _, text := range texts {
+		_, err := ask(first, text)
+		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING), "%v", err)
+	}
+	require.Eventually(t, func() bool { return len(vendor.Batches()) == 1 }, waittest.Bound, time.Millisecond)
+	first.close()
+
+	second := start(t, changes("two")...)
+	vendor.Do(func(v *providertest.BatchVendor) { v.Hold = false })
+	outcome := func(text string) (answer *modelv1.GenerateResponse, err error) {
+		require.Eventually(t, func() bool {
+			answer, err = ask(second, text)
+			return !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING)
+		}, waittest.Bound, 10*time.Millisecond)
+		return answer, err
+	}
+	answer, err := outcome("right")
+	require.NoError(t, err)
+	assert.Equal(t, "fine", chat.Text(chat.FirstMessage(answer.GetOutput())))
+	assert.InDelta(t, 1.5, answer.GetOutput().GetUsage().GetTotalCost(), 1e-9)
+	assert.NotContains(t, strings.Join(answer.GetWarnings(), "\n"), "cost")
+	_, err = outcome("wrong")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED), "%v", err)
+	assert.ErrorContains(t, err, "no such thing")
+	_, err = outcome("busy")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE), "%v", err)
 	assert.Len(t, vendor.Batches(), 1)
 }
 

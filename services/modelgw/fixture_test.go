@@ -103,9 +103,9 @@ func start(t testing.TB, changes ...setup) *gateway {
 		_ = conn.Close()
 		server.Stop()
 		waittest.For(t, served, "the server to end")
-		_ = service.Close(ended())
 		end()
 		waittest.For(t, ran, "the service to end")
+		_ = service.Close(ended())
 	}
 	t.Cleanup(g.close)
 	return g

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/redistest"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -66,6 +67,85 @@ func TestReplicasShareResponsesAndLimits(t *testing.T) {
 	require.ErrorContains(t, err, "redis, which has the response cache, does not answer")
 	_, err = two.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: pool(two).GetName(), Max: 9}})
 	require.ErrorContains(t, err, "the limit was not changed, since redis does not answer")
+}
+
+// Each option of the cache decides which calls share an answer, and for how long, in each store.
+func TestTheOptionsOfTheCacheInEachStore(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	for name, g := range map[string]*gateway{"memory": start(t), "redis": start(t, withRedis("one/1", server.Socket()))} {
+		t.Run(name, func(t *testing.T) {
+			use := func(question string, epoch int32, policy *modelv1.CachePolicy) modelv1.CacheUse {
+				t.Helper()
+				r := on("s", 1, cached(ask("", question)))
+				r.Attribution.Epoch, r.Config.Cache.Policy = epoch, policy
+				answer, err := g.models.Generate(t.Context(), r)
+				require.NoError(t, err)
+				return answer.GetCache()
+			}
+			entries := func(expiredOnly bool) []*modelv1.CacheEntry {
+				t.Helper()
+				list, err := g.caches.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: project, ExpiredOnly: expiredOnly})
+				require.NoError(t, err)
+				return list.GetEntries()
+			}
+			const (
+				none    = modelv1.CacheUse_CACHE_USE_UNSPECIFIED
+				written = modelv1.CacheUse_CACHE_USE_WRITE
+				found   = modelv1.CacheUse_CACHE_USE_READ
+			)
+			scoped := func(value string) *modelv1.CachePolicy {
+				return &modelv1.CachePolicy{Scopes: map[string]string{"b": value, "a": "1"}}
+			}
+			for _, c := range []struct {
+				what   string
+				epoch  int32
+				policy *modelv1.CachePolicy
+				want   modelv1.CacheUse
+			}{
+				{"the first call", 1, nil, written},
+				{"an equal one", 1, nil, found},
+				{"the default, written out", 1, &modelv1.CachePolicy{Expiry: "1W", PerEpoch: new(true)}, found},
+				{"the same time in another unit", 1, &modelv1.CachePolicy{Expiry: "7D"}, found},
+				{"another time", 1, &modelv1.CachePolicy{Expiry: "1h"}, written},
+				{"another epoch", 2, nil, written},
+				{"for all epochs", 1, &modelv1.CachePolicy{PerEpoch: new(false)}, written},
+				{"for all epochs, in another", 2, &modelv1.CachePolicy{PerEpoch: new(false)}, found},
+				{"a scope", 1, scoped("2"), written},
+				{"the same scope", 1, scoped("2"), found},
+				{"another scope", 1, scoped("3"), written},
+				{"for good", 1, &modelv1.CachePolicy{Expiry: "never"}, written},
+				{"for good, again", 1, &modelv1.CachePolicy{Expiry: "never"}, found},
+				{"less than no time", 1, &modelv1.CachePolicy{Expiry: "-1s"}, none},
+			} {
+				assert.Equal(t, c.want, use("q", c.epoch, c.policy), c.what)
+			}
+			forGood := 0
+			for _, e := range entries(false) {
+				if e.ExpireTime == nil {
+					forGood++
+				}
+			}
+			assert.Equal(t, 1, forGood)
+			assert.Len(t, entries(false), 7)
+			assert.Empty(t, entries(true))
+
+			second := &modelv1.CachePolicy{Expiry: "1s"}
+			assert.Equal(t, written, use("short", 1, second))
+			require.Eventually(t, func() bool { return use("short", 1, second) == written }, waittest.Bound, 10*time.Millisecond, "it expires")
+
+			one := entries(false)[0]
+			_, err := g.caches.ClearCache(t.Context(), &modelv1.ClearCacheRequest{Parent: project, Ids: []string{one.GetId()}})
+			require.NoError(t, err)
+			for _, e := range entries(false) {
+				assert.NotEqual(t, one.GetId(), e.GetId())
+			}
+			_, err = g.caches.ClearCache(t.Context(), &modelv1.ClearCacheRequest{Parent: project})
+			require.NoError(t, err)
+			assert.Empty(t, entries(false))
+			assert.Equal(t, written, use("q", 1, nil))
+		})
+	}
 }
 
 // safeBuffer is a log that several goroutines write.

@@ -484,8 +484,9 @@ func TestAConversationGoesOnWithAnotherAccount(t *testing.T) {
 	assert.Len(t, other.Returned(), 1)
 }
 
-// An answer from the response cache has the sealer that made it, wherever the account is now.
-func TestACachedAnswerSaysWhoSealedIt(t *testing.T) {
+// An answer from the response cache has the sealer that made it. An account at another address is another server, whose
+// answers are its own.
+func TestACachedAnswerIsOfTheServerThatSealedIt(t *testing.T) {
 	t.Parallel()
 	var current modelgw.Config
 	g, vendors := serveSealers(t, func(c *modelgw.Config, _ *modelgw.Deps) { current = *c })
@@ -498,17 +499,25 @@ func TestACachedAnswerSaysWhoSealedIt(t *testing.T) {
 		require.NoError(t, err)
 		return chat.FirstMessage(answer.GetOutput())
 	}
-	made := ask(true, first)
-	ask(false, first, made, chat.User("go on"))
+	ask(true, first)
+	found := ask(true, first)
+	require.Len(t, vendors[gptModel].Made(), 1, "the answer is from the cache")
+	ask(false, first, found, chat.User("go on"))
 	assert.Len(t, vendors[gptModel].Returned(), 1, "the vendor gets its own")
 
 	moved := providertest.SealingOpenAI(t)
 	current.OpenAI.BaseURL = moved.URL
 	require.NoError(t, g.service.Reload(t.Context(), current))
-	found := ask(true, first)
-	require.Empty(t, moved.Made(), "the answer is from the cache")
+	ask(true, first)
+	assert.Len(t, moved.Made(), 1, "the other server answers for itself")
 	ask(false, first, found, chat.User("go on"))
 	assert.Empty(t, moved.Returned())
+
+	current.OpenAI.BaseURL = vendors[gptModel].URL + "/"
+	require.NoError(t, g.service.Reload(t.Context(), current))
+	before := len(vendors[gptModel].Made())
+	ask(true, first)
+	assert.Len(t, vendors[gptModel].Made(), before, "its answer is kept")
 }
 
 // A client may hold a conversation from before seals were in envelopes: its seals are bare, or in envelopes that do not

@@ -37,7 +37,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolCallContent, ToolCallError, ToolFunction, ToolInfo, ToolParam, ToolParams
 from inspect_ai.util import AdaptiveConcurrency, JSONSchema
 
-from evalfleet_inspect.messages import message_from_proto, message_to_proto
+from evalfleet_inspect.messages import message_from_proto, message_to_proto, part_from_proto, to_json
 from evalfleet_inspect.options import OF_INSPECT, OptionRefusedError, choice_to_proto, config_to_proto, tools_to_proto
 from evalfleet_inspect.output import call_from_proto, output_from_proto
 
@@ -123,6 +123,26 @@ def test_a_part_of_a_later_server_returns_as_it_came() -> None:
     assert isinstance(read.content, list)
     assert isinstance(read.content[0], ContentData)
     assert message_to_proto(read).content == message.content
+
+
+@pytest.mark.parametrize("internal", [None, {"b": 1, "a": 2}])
+def test_who_can_read_a_seal_returns(internal: Any) -> None:
+    part = contents.Content(internal_json=to_json(internal) if internal else "")
+    part.reasoning.reasoning, part.reasoning.redacted, part.reasoning.sealed_by = "seal", True, "anthropic/claude"
+    message = protos.ChatMessage(id="m", role=protos.ROLE_ASSISTANT)
+    message.content.list.parts.append(part)
+    read = message_from_proto(message)
+    assert isinstance(read.content[0], ContentReasoning)
+    assert read.content[0].internal == {**(internal or {}), "evalfleet.sealed_by": "anthropic/claude"}
+    stored = type(read).model_validate_json(read.model_dump_json())
+    assert message_to_proto(stored).content == message.content
+
+
+def test_an_internal_text_stays_beside_who_can_read_a_seal() -> None:
+    part = contents.Content(internal_json='"rs_1"')
+    part.reasoning.reasoning, part.reasoning.redacted, part.reasoning.sealed_by = "seal", True, "anthropic/claude"
+    read = part_from_proto(part)
+    assert read.internal == "rs_1"
 
 
 def test_metadata_that_is_no_json_is_an_error() -> None:

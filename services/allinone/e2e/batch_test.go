@@ -141,13 +141,13 @@ func batchedEval(n int32) *agentv1.EvalSpec {
 	}
 }
 
-// The server is killed around the sending of a batch and around its answers, and while it is in flight. The runs of the
+// The server is killed around the upload and the sending of a batch and around its answers, and while it is in flight. The runs of the
 // evaluation wait for the batch meanwhile, and no request is sent twice.
 func TestKillAroundABatch(t *testing.T) {
 	t.Parallel()
 	const n = 5
 	inEachForm(t, func(t *testing.T, f form) {
-		for _, place := range []string{"modelgw/before-batch", "modelgw/after-batch", "modelgw/after-batch-results", "modelgw/after-claim=7", "agentorch/after-intent=4"} {
+		for _, place := range []string{"modelgw/before-batch", "modelgw/after-upload", "modelgw/after-batch", "modelgw/after-batch-results", "modelgw/after-claim=7", "agentorch/after-intent=4"} {
 			t.Run(place, func(t *testing.T) {
 				t.Parallel()
 				vendor := newBatchVendor(t)

@@ -43,6 +43,10 @@ from inspect_ai.tool import ToolCall, ToolCallContent, ToolCallError
 _UNKNOWN = "evalfleet_part"
 """The key of `ContentData.data` that holds a part of a kind that this package does not know."""
 
+_SEALED_BY = "evalfleet.sealed_by"
+"""The key of `ContentReasoning.internal` that holds who can read a seal, as in logs of evalfleet. An `internal` that is
+no object has no room for it."""
+
 _SOURCES = {
     "input": messages.MESSAGE_SOURCE_INPUT,
     "generate": messages.MESSAGE_SOURCE_GENERATE,
@@ -249,8 +253,12 @@ def part_to_proto(part: Content) -> contents.Content:
             cast("dict[str, Any]", part.data[_UNKNOWN]), contents.Content(), ignore_unknown_fields=True
         )
     out = contents.Content()
-    if part.internal is not None:
-        out.internal_json = to_json(part.internal)
+    internal = part.internal
+    if isinstance(part, ContentReasoning) and isinstance(internal, dict) and isinstance(internal.get(_SEALED_BY), str):
+        out.reasoning.sealed_by = cast("str", internal[_SEALED_BY])
+        internal = {key: value for key, value in internal.items() if key != _SEALED_BY} or None
+    if internal is not None:
+        out.internal_json = to_json(internal)
     if isinstance(part, ContentText):
         out.text.text = part.text
         if part.refusal is not None:
@@ -307,6 +315,8 @@ def part_from_proto(part: contents.Content) -> Content:
         )
     if kind == "reasoning":
         reasoning = part.reasoning
+        if reasoning.sealed_by and (internal is None or isinstance(internal, dict)):
+            internal = {**(internal or {}), _SEALED_BY: reasoning.sealed_by}
         return ContentReasoning(
             internal=internal,
             reasoning=reasoning.reasoning,

@@ -31,7 +31,7 @@ func (c *Calls) board(w *work) error {
 	}
 	ride := batch.Call{
 		Model: model, Key: w.key, Setting: schedule, Defer: w.request.GetDeferBatched(),
-		Ref: provider.Ref{Project: w.call.Origin.Project, Model: w.request.GetModel(), Account: w.request.GetAccount(), BaseURL: w.call.BaseURL, Args: w.call.Args},
+		Ref: w.ref,
 	}
 	if config.AttemptTimeout != nil {
 		ride.Timeout = seconds.Duration(config.GetAttemptTimeout())
@@ -61,7 +61,10 @@ func unbatched(config *modelv1.GenerateConfig, support *provider.BatchSupport) (
 
 // unpriced warns that the cost of a batched call will not be known.
 func unpriced(w *work) []string {
-	if w.call.Batched == nil || w.call.Model.Capabilities().Batch.PriceShare > 0 {
+	if w.call.Batched == nil {
+		return nil
+	}
+	if support := w.call.Model.Capabilities().Batch; support.PriceShare > 0 || support.ReportsCost {
 		return nil
 	}
 	return []string{"the price of a batch is not known for " + w.call.Model.FullName() + "; the cost of the call is left out"}

@@ -125,7 +125,7 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	sent, unsent := provider.Sent(model.Provider, conversation.Config)
 	conversation.Config = sent
 	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, unsent...), call: generate.Call{
-		Model: model, BaseURL: ref.BaseURL, Args: ref.Args, Conversation: conversation,
+		Model: model, Args: ref.Args, Conversation: conversation,
 		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),
 	}}

@@ -39,8 +39,8 @@ func Chain(f Func, stages ...Stage) Func {
 // Call is one call of a model. It is not modified while it is in flight.
 type Call struct {
 	Model *provider.Model
-	// BaseURL and Args are those of the request.
-	BaseURL, Args string
+	// Args are those of the request.
+	Args string
 	// Conversation is what is sent to the provider.
 	prepare.Conversation
 	Origin provider.Origin

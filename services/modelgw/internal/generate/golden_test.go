@@ -231,6 +231,19 @@ type pair struct {
 	}
 }
 
+// serving is a provider with a server at an address.
+type serving struct {
+	provider.Provider
+	server string
+}
+
+// Capabilities implements provider.Provider.
+func (s *serving) Capabilities() provider.Capabilities {
+	caps := s.Provider.Capabilities()
+	caps.Server = s.server
+	return caps
+}
+
 // cachedCall is the call of a case: its base with what the first or the second changes.
 func cachedCall(t *goldentest.T, g *rig, c goldentest.Case, name string) *generate.Call {
 	t.Helper()
@@ -274,7 +287,9 @@ func cachedCall(t *goldentest.T, g *rig, c goldentest.Case, name string) *genera
 	call.Conversation, err = prepare.Prepare(given, provider.Capabilities{})
 	require.NoError(t, err)
 	if raw := value("base_url"); raw != nil {
-		require.NoError(t, json.Unmarshal(raw, &call.BaseURL))
+		at := &serving{Provider: g.provider}
+		require.NoError(t, json.Unmarshal(raw, &at.server))
+		call.Model = &provider.Model{Kind: g.model.Kind, Name: g.model.Name, Account: g.model.Account, Provider: at}
 	}
 	if raw := value("epoch"); raw != nil {
 		require.NoError(t, json.Unmarshal(raw, &call.Origin.Attribution.Epoch))

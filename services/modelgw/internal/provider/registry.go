@@ -88,6 +88,23 @@ func (m *Model) CapabilitiesOf(c *modelv1.GenerateConfig) Capabilities {
 	return caps
 }
 
+// Servers are the addresses of the servers that may answer: one for each credential with an address of its own, in
+// order, without what may be secret in them. There is none if no server answers.
+func (m *Model) Servers() []string {
+	models := []*Model{m}
+	if m.ring != nil {
+		models = m.ring.models
+	}
+	var all []string
+	for _, m := range models {
+		if address := m.Constant().Server; address != "" {
+			all = append(all, ShownURL(address))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // FullName returns `provider/name`.
 func (m *Model) FullName() string { return m.Kind.Name + "/" + m.Name }
 

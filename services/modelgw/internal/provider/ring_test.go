@@ -25,7 +25,7 @@ type instance struct {
 }
 
 func (i instance) Capabilities() provider.Capabilities {
-	return provider.Capabilities{ConnectionKey: "pool"}
+	return provider.Capabilities{ConnectionKey: "pool", Server: i.access.Endpoint}
 }
 
 func (i instance) Check(*modelv1.GenerateConfig) error { return nil }
@@ -86,6 +86,23 @@ func TestEachCredentialIsAnInstanceWithItsOwnKeyAndAddress(t *testing.T) {
 	}
 	require.NoError(t, registry.Close())
 	assert.Equal(t, 3, *closed)
+}
+
+func TestTheServersOfAModelAreThoseOfItsCredentials(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		account provider.Account
+		asked   string
+		want    []string
+	}{
+		"each credential's":     {three(), "", []string{"https://elsewhere.example", "https://vendor.example"}},
+		"the requested address": {three(), "https://vendor.example/", []string{"https://vendor.example"}},
+		"without secrets":       {provider.Account{APIKey: config.NewSecret("k"), BaseURL: "https://me:word@own.example/v1?key=s"}, "", []string{"https://me:xxxxx@own.example/v1?xxxxx"}},
+	} {
+		_, model, _, err := ringOf(t, c.account, c.asked)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, model.Servers(), name)
+	}
 }
 
 func TestAnAccountOfKeysAloneHasNoOwn(t *testing.T) {

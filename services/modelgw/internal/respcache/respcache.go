@@ -1,9 +1,9 @@
 // Package respcache decides which calls of a model may share an answer, and for how long one is kept.
 //
-// A key is a hash over everything that could change the provider's answer: configuration, conversation, tools, choice,
-// base URL; and over the policy: its expiry, its scopes and, unless it excludes it, the epoch. Project and model are
-// the group of an entry. Options that only affect retries, timeouts and connections are not part of the key, nor are
-// ids of messages.
+// A key is a hash over everything that could change the provider's answer: account, servers and arguments of the model,
+// configuration, conversation, tools, choice; and over the policy: its expiry, its scopes and, unless it excludes it,
+// the epoch. Project and model are the group of an entry. Options that only affect retries, timeouts and connections
+// are not part of the key, nor are ids of messages. No secret is: an account may change its key.
 //
 // The conversation is the hash of its messages before preparation, by [Digest]. A conversation that grows is hashed
 // from its new messages alone, and has the same key however its messages were sent.
@@ -83,7 +83,7 @@ type Input struct {
 	Project      string
 	Model        string // provider/name
 	Account      string
-	BaseURL      string
+	Servers      []string // which may answer, without secrets
 	Epoch        int32
 	Conversation prefix.Hash // by Digest
 	Tools        []*toolv1.ToolInfo
@@ -108,7 +108,7 @@ func Key(in Input) (cache.Key, error) {
 	w := jsonwrite.NewWriter(4096)
 	w.BeginList()
 	w.Text(in.Account)
-	w.Text(in.BaseURL)
+	w.Texts(in.Servers)
 	w.Text(in.Args)
 	w.Raw(string(chat.ConfigJSON(deciding(in.Config))))
 	w.Text(in.Conversation.String())

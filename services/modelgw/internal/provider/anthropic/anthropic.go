@@ -156,6 +156,7 @@ type model struct {
 	members    []dialect.Member // of extra_body
 	site       *site
 	door       door
+	server     string      // the address of the API
 	headers    http.Header // account and version
 	betas      []string
 	upstreams  []*provider.Upstream
@@ -216,7 +217,7 @@ func (h *host) openVendor(m *model, spec provider.Spec) error {
 // connect sets up the API at an address, which requests in the format reach unchanged.
 func (m *model) connect(endpoint string, client *http.Client) *exchange.Exchange {
 	x := &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name}
-	m.door = &plainDoor{exchange: x, endpoint: endpoint}
+	m.door, m.server = &plainDoor{exchange: x, endpoint: endpoint}, endpoint
 	m.upstreams = []*provider.Upstream{x.Upstream(endpoint+path, string(m.name), m.authorize)}
 	return x
 }
@@ -325,6 +326,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Dropped:   m.dropped(),
 		ExtraBody: passedOn,
 		Upstreams: m.upstreams,
+		Server:    m.server,
 		Sealer:    m.sealer,
 	}
 }

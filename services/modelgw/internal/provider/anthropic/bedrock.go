@@ -61,7 +61,7 @@ func (h *host) openBedrock(m *model, spec provider.Spec) error {
 	if err != nil {
 		return err
 	}
-	m.headers = http.Header{}
+	m.headers, m.server = http.Header{}, access.Server()
 	m.door = &bedrockDoor{access: access, path: "/model/" + awsauth.Segment(string(m.name)) + "/"}
 	return nil
 }

@@ -60,10 +60,10 @@ func (h *host) openVertex(m *model, spec provider.Spec) error {
 	if err != nil {
 		return err
 	}
-	m.headers = http.Header{}
+	m.headers, m.server = http.Header{}, access.Endpoint+access.Parent
 	m.door = &vertexDoor{
 		exchange: &exchange.Exchange{Codec: format.Codec{}, HTTP: access.HTTP, Provider: Name},
-		models:   access.Endpoint + access.Parent + "/publishers/anthropic/models/", name: url.PathEscape(string(m.name)),
+		models:   m.server + "/publishers/anthropic/models/", name: url.PathEscape(string(m.name)),
 	}
 	return nil
 }

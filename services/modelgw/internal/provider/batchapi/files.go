@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -97,6 +98,7 @@ func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []prov
 	if err != nil {
 		return "", err
 	}
+	failpoint.Hit("modelgw/after-upload")
 	body, err := json.Marshal(f.Dialect.Create(file.ID, path, b))
 	if err != nil {
 		return "", err

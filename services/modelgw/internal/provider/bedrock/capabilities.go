@@ -67,6 +67,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Ignored:   m.ignored(),
 		Dropped:   m.dropped(),
 		ExtraBody: []string{},
+		Server:    m.access.Server(),
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: m.family == anthropicFamily,
 			Reasoning: m.takesEffort() || m.family == anthropicFamily && m.claude.Control() != claude.NoThinking,

@@ -175,6 +175,12 @@ func (a *Access) Endpoint(region string) (string, error) {
 	return plain.Endpoint(a.asked, a.Address(region))
 }
 
+// Server is the address of the API as far as it is known without credentials: the region of a profile is not.
+func (a *Access) Server() string {
+	address, _ := a.Endpoint(a.region) // Fails only for a requested address, which was allowed.
+	return address
+}
+
 // Target is where requests go, and how they are authorized.
 type Target struct {
 	// Client signs requests, or redacts the key that is in Header.

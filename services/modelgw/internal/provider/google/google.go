@@ -345,6 +345,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
+		Server:    m.base,
 		Sealer:    m.sealer,
 	}
 	if m.name.wantsSignatures() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
@@ -65,6 +66,11 @@ func (c *carrier) Carry(_ context.Context, post provider.Post) (*http.Response, 
 	return &http.Response{StatusCode: c.status, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
+// failing is a carrier that carries nothing.
+type failing struct{ err error }
+
+func (f failing) Carry(context.Context, provider.Post) (*http.Response, error) { return nil, f.err }
+
 // bodied is a carrier's answer.
 type bodied struct{ carrier }
 
@@ -82,7 +88,7 @@ func TestACallIsCarried(t *testing.T) {
 	t.Parallel()
 	_, url := providertest.XAIBatches(t)
 	p := opened(t, "grok-4", url)
-	ask := func(c *bodied) (*provider.Response, error) {
+	ask := func(c provider.Carrier) (*provider.Response, error) {
 		question := chat.User("hi")
 		return p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{question}, Config: &modelv1.GenerateConfig{}, Carrier: c})
 	}
@@ -98,4 +104,8 @@ func TestACallIsCarried(t *testing.T) {
 	failure, ok := provider.As(err)
 	require.True(t, ok)
 	assert.True(t, failure.Invalid)
+
+	pending := rpcerr.BatchPending("grok/grok-4", "key", time.Minute, "the call waits for a batch")
+	_, err = ask(failing{pending})
+	assert.Equal(t, error(pending), err, "a failure of the carrier is none of the server's")
 }

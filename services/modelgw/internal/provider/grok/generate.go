@@ -79,8 +79,10 @@ func (a *attempt) options() []grpc.CallOption {
 // whole asks for the answer when it is complete.
 func (a *attempt) whole(ctx context.Context) (*modelv1.ModelOutput, []byte, error) {
 	response, err := a.complete(ctx)
-	if _, said := status.FromError(err); err != nil && !said {
-		return nil, nil, err // of the carrier
+	// A failure of the carrier is none of the server's. One of ours, as that of a deferred call, could be read as a status.
+	_, ours := rpcerr.As(err)
+	if _, said := status.FromError(err); err != nil && (ours || !said) {
+		return nil, nil, err
 	}
 	if err != nil {
 		output, err := a.meaning(ctx, err, a.trailer, false)

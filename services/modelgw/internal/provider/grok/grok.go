@@ -108,8 +108,8 @@ type model struct {
 	// redact redacts the account's key in the server's messages.
 	redact func(string) string
 	batch  *provider.BatchSupport
-	// sealer is who reads the server's sealed reasoning.
-	sealer string
+	// server is the address of the API, and sealer who reads its sealed reasoning.
+	server, sealer string
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -130,7 +130,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.client, m.redact = xai.NewChatClient(connection), transport.RedactText(access.APIKey)
-	m.batch, m.sealer = m.batchesOf(connection), provider.Sealer(Name, access.Endpoint, spec.Account)
+	m.batch, m.server, m.sealer = m.batchesOf(connection), access.Endpoint, provider.Sealer(Name, access.Endpoint, spec.Account)
 	return m, nil
 }
 
@@ -180,6 +180,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Batch: true,
 		},
 		Batch:  m.batch,
+		Server: m.server,
 		Sealer: m.sealer,
 	}
 }

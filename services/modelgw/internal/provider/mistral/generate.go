@@ -38,6 +38,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
+		Server:    m.url,
 	}
 }
 

@@ -67,7 +67,7 @@ func open(t testing.TB, c mockllm.Config, blobs mockllm.Blobs, args string) prov
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+	providertest.Run(t, providertest.Harness{NoServer: true, New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
 		return open(t, mockllm.Config{}, nil, script(answers))
 	}})
 }

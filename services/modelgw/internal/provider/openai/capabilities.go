@@ -48,6 +48,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		Fetches:   provider.Fetches{Images: m.atVendor},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
+		Server:    m.client.BaseURL,
 	}
 	caps.Features.Batch = m.batch != nil
 	caps.Sealer = m.chatSealer

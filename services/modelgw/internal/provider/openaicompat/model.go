@@ -195,6 +195,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
+		Server:    m.client.BaseURL,
 		Sealer:    m.sealer,
 	}
 	if m.responses != nil {

@@ -45,7 +45,7 @@ type rawModel struct {
 func (m *rawModel) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		ConnectionKey: m.model.Capabilities().ConnectionKey, Ignored: rawcompletions.Ignored, Dropped: rawcompletions.Dropped,
-		ExtraBodyDropped: []string{"metadata"}, Features: &modelv1.Capabilities{},
+		ExtraBodyDropped: []string{"metadata"}, Features: &modelv1.Capabilities{}, Server: m.client.BaseURL,
 	}
 }
 

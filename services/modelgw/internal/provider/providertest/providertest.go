@@ -41,6 +41,8 @@ type Harness struct {
 	NoTools bool
 	// Busy means that the API asks to slow down with the status 503 too.
 	Busy bool
+	// NoServer means that no server answers, so that there is no address.
+	NoServer bool
 }
 
 // Run runs the suite.
@@ -61,6 +63,7 @@ func Run(t *testing.T, h Harness) {
 		"a record holds what was streamed":                   recordsStreams,
 		"capabilities do not change":                         capabilities,
 		"options that are ignored exist":                     ignored,
+		"two servers have two addresses":                     servers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,6 +236,17 @@ func capabilities(t *testing.T, h Harness) {
 	assert.Positive(t, p.Capabilities().Connections())
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
+}
+
+// servers checks that providers with servers of their own are told apart.
+func servers(t *testing.T, h Harness) {
+	one, other := h.New(t).Capabilities().Server, h.New(t).Capabilities().Server
+	if h.NoServer {
+		assert.Empty(t, one)
+		return
+	}
+	assert.NotEmpty(t, one)
+	assert.NotEqual(t, one, other)
 }
 
 func ignored(t *testing.T, h Harness) {

@@ -201,7 +201,9 @@ var dropped = slices.DeleteFunc(append(slices.Clone(chatapi.Dropped), "modalitie
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
+	server, _ := m.endpoint(m.region()) // Fails only for a requested address, which was allowed.
 	return provider.Capabilities{
+		Server:        server,
 		ConnectionKey: m.name,
 		MaxTokens:     defaultBound,
 		MergeUser:     true, MergeAssistant: true,
