@@ -77,15 +77,24 @@ func TestTheSpanOfAStreamEndsWithIt(t *testing.T) {
 			require.NoError(t, waittest.For(t, served, "the server to end"))
 			leave()
 			end("")
+			calls := func() (spans []*telemetrytest.Span) {
+				for _, span := range c.Spans() {
+					if span.GetName() == "evalfleet.tool.v1.ToolService/ExecuteTools" {
+						spans = append(spans, span)
+					}
+				}
+				return spans
+			}
+			if name == "waits" { // Nothing tells when the span of a caller that has left ends.
+				require.Eventually(t, func() bool { return len(calls()) == 2 }, waittest.Bound, 20*time.Millisecond)
+			}
 			flush()
 
 			outer := c.Find(t, "POST /")
 			var codes []any
-			for _, span := range c.Spans() {
-				if span.GetName() == "evalfleet.tool.v1.ToolService/ExecuteTools" {
-					codes = append(codes, span.Attributes["rpc.response.status_code"])
-					assert.Equal(t, outer.Trace(), span.Trace())
-				}
+			for _, span := range calls() {
+				codes = append(codes, span.Attributes["rpc.response.status_code"])
+				assert.Equal(t, outer.Trace(), span.Trace())
 			}
 			assert.Equal(t, []any{want, want}, codes, "at the caller and at the service")
 		})
