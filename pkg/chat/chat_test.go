@@ -83,7 +83,10 @@ func TestTheJSONFormKeepsWhoCanReadASeal(t *testing.T) {
 // What is no name of a sealer, and what other parts have under its name, is left as it is.
 func TestTheJSONFormTakesNothingElseForWhoCanReadASeal(t *testing.T) {
 	t.Parallel()
-	for _, internal := range []string{`"reasoning_details"`, `{"sealed_by":"x"}`, `{"evalfleet.sealed_by":1}`, `{"evalfleet.sealed_by":"` + strings.Repeat("x", 513) + `"}`} {
+	for _, internal := range []string{
+		`"reasoning_details"`, `{"sealed_by":"x"}`, `{"evalfleet.sealed_by":1}`, `{"evalfleet.sealed_by":""}`,
+		`{"evalfleet.sealed_by":"` + strings.Repeat("x", 513) + `"}`,
+	} {
 		m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"reasoning","reasoning":"r","internal":` + internal + `}]}`))
 		require.NoError(t, err, internal)
 		part := m.GetContent().GetList().GetParts()[0]

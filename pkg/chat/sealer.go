@@ -41,8 +41,8 @@ func takeSealer(part *contentv1.Content) {
 		return
 	}
 	value, _ := object.Get(sealerMember)
-	sealer, ok := value.(string)
-	if !ok || utf8.RuneCountInString(sealer) > maxSealer {
+	sealer, _ := value.(string)
+	if sealer == "" || utf8.RuneCountInString(sealer) > maxSealer {
 		return
 	}
 	part.GetReasoning().SealedBy, part.InternalJson = sealer, ""

@@ -7,19 +7,19 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// The buffers for messages have these sizes in bits: a message takes one that is less than twice as long, which grpc-go
-// clears before each use. Its own sizes have none between 32 KiB and 1 MiB, so that for a message of 100 KB a whole
-// MiB was held and cleared.
-const leastBuffer, mostBuffer = 8, 22
+// Buffers for messages have 2^8 to 2^22 bytes. Each is twice as long as the next shorter one, so that a message takes
+// one of less than twice its length, which grpc-go clears before each use. Its own sizes have none between 32 KiB and
+// 1 MiB, so that for a message of 100 KB a whole MiB was held and cleared.
+const minExponent, maxExponent = 8, 22
 
 func init() { //nolint:gochecknoinits // grpc-go takes the buffers at initialization alone.
-	var sizes []uint8
-	for bits := uint8(leastBuffer); bits <= mostBuffer; bits++ {
-		sizes = append(sizes, bits)
+	var exponents []uint8
+	for e := uint8(minExponent); e <= maxExponent; e++ {
+		exponents = append(exponents, e)
 	}
-	pool, err := mem.NewBinaryTieredBufferPool(sizes...)
+	pool, err := mem.NewBinaryTieredBufferPool(exponents...)
 	if err != nil {
-		panic(fmt.Sprintf("buffers for messages: %v", err)) // The sizes are constants.
+		panic(fmt.Sprintf("buffers for messages: %v", err)) // The exponents are constants.
 	}
 	experimental.SetDefaultBufferPool(pool)
 }

@@ -151,7 +151,8 @@ func TestADeferredCallInABatchOutlivesTheGateway(t *testing.T) {
 }
 
 // xAI's batches are made first and filled afterwards. One whose filling a stop cut short is completed by the next
-// process, and none is made twice. Its answers, of which some failed, reach their calls, with the cost that xAI reports.
+// process, and none is made twice. Its answers, of which some failed, reach their calls, with the cost that xAI
+// reports.
 func TestABatchOfXAIOutlivesTheGatewayAndFailsInPart(t *testing.T) {
 	t.Parallel()
 	vendor, url := providertest.XAIBatches(t)

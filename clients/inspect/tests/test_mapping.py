@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolCallContent, ToolCallError, ToolFunction, ToolInfo, ToolParam, ToolParams
 from inspect_ai.util import AdaptiveConcurrency, JSONSchema
 
-from evalfleet_inspect.messages import message_from_proto, message_to_proto, part_from_proto, to_json
+from evalfleet_inspect.messages import message_from_proto, message_to_proto, part_from_proto, part_to_proto, to_json
 from evalfleet_inspect.options import OF_INSPECT, OptionRefusedError, choice_to_proto, config_to_proto, tools_to_proto
 from evalfleet_inspect.output import call_from_proto, output_from_proto
 
@@ -143,6 +144,14 @@ def test_an_internal_text_stays_beside_who_can_read_a_seal() -> None:
     part.reasoning.reasoning, part.reasoning.redacted, part.reasoning.sealed_by = "seal", True, "anthropic/claude"
     read = part_from_proto(part)
     assert read.internal == "rs_1"
+
+
+@pytest.mark.parametrize("sealer", ["", "x" * 513, 1, None])
+def test_what_is_no_name_of_a_sealer_stays_as_it_is(sealer: Any) -> None:
+    internal = {"evalfleet.sealed_by": sealer}
+    part = part_to_proto(ContentReasoning(reasoning="seal", redacted=True, internal=internal))
+    assert part.reasoning.sealed_by == ""
+    assert json.loads(part.internal_json) == internal
 
 
 def test_metadata_that_is_no_json_is_an_error() -> None:

@@ -141,8 +141,8 @@ func batchedEval(n int32) *agentv1.EvalSpec {
 	}
 }
 
-// The server is killed around the upload and the sending of a batch and around its answers, and while it is in flight. The runs of the
-// evaluation wait for the batch meanwhile, and no request is sent twice.
+// The server is killed around the upload and the sending of a batch and around its answers, and while it is in flight.
+// The runs of the evaluation wait for the batch meanwhile, and no request is sent twice.
 func TestKillAroundABatch(t *testing.T) {
 	t.Parallel()
 	const n = 5

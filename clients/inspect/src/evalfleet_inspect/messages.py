@@ -47,6 +47,9 @@ _SEALED_BY = "evalfleet.sealed_by"
 """The key of `ContentReasoning.internal` that holds who can read a seal, as in logs of evalfleet. An `internal` that is
 no object has no room for it."""
 
+_MAX_SEALER = 512
+"""The bound of `Reasoning.sealed_by` in characters: the server refuses a longer one."""
+
 _SOURCES = {
     "input": messages.MESSAGE_SOURCE_INPUT,
     "generate": messages.MESSAGE_SOURCE_GENERATE,
@@ -254,9 +257,11 @@ def part_to_proto(part: Content) -> contents.Content:
         )
     out = contents.Content()
     internal = part.internal
-    if isinstance(part, ContentReasoning) and isinstance(internal, dict) and isinstance(internal.get(_SEALED_BY), str):
-        out.reasoning.sealed_by = cast("str", internal[_SEALED_BY])
-        internal = {key: value for key, value in internal.items() if key != _SEALED_BY} or None
+    if isinstance(part, ContentReasoning) and isinstance(internal, dict):
+        sealer = internal.get(_SEALED_BY)
+        if isinstance(sealer, str) and 0 < len(sealer) <= _MAX_SEALER:
+            out.reasoning.sealed_by = sealer
+            internal = {key: value for key, value in internal.items() if key != _SEALED_BY} or None
     if internal is not None:
         out.internal_json = to_json(internal)
     if isinstance(part, ContentText):

@@ -8,8 +8,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Summary is what must be known of messages to see which steps of their preparation do nothing. The summary of a growing
-// conversation is updated from its new messages alone. The zero Summary is that of no messages.
+// Summary is what must be known of messages to see which steps of their preparation do nothing. The summary of a
+// growing conversation is updated from its new messages alone. The zero Summary is that of no messages.
 type Summary struct {
 	// media, toolMedia and reasoning report whether a message has such a part; toolMedia is media in a tool's result.
 	media, toolMedia, reasoning bool

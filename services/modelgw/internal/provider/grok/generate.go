@@ -79,7 +79,8 @@ func (a *attempt) options() []grpc.CallOption {
 // whole asks for the answer when it is complete.
 func (a *attempt) whole(ctx context.Context) (*modelv1.ModelOutput, []byte, error) {
 	response, err := a.complete(ctx)
-	// A failure of the carrier is none of the server's. One of ours, as that of a deferred call, could be read as a status.
+	// A failure of the carrier is none of the server's. One of ours, as that of a deferred call, could be read as a
+	// status.
 	_, ours := rpcerr.As(err)
 	if _, said := status.FromError(err); err != nil && (ours || !said) {
 		return nil, nil, err

@@ -19,6 +19,20 @@ func (t *Table) SetPatience(d time.Duration) {
 	t.way.patience = d
 }
 
+// InABirth calls f as if a process were being started meanwhile.
+func (t *Table) InABirth(f func()) {
+	t.forking.Lock()
+	defer t.forking.Unlock()
+	f()
+}
+
+// Reaping reports whether the reaper of orphans works.
+func (t *Table) Reaping() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reaping
+}
+
 // CopiesAll reports whether processes begin with a copy of all memory of this program.
 func (t *Table) CopiesAll() bool { return t.birth.memory.others == nil }
 

@@ -16,9 +16,9 @@ import (
 const killPatience = 10 * time.Second
 
 // KillTree ends the process and all that it started, also what left its session or was left behind by its parent:
-// SIGTERM, then after grace SIGKILL until none is found. It returns when none is left, not even to be reaped, and reports
-// how many it could not end (0, save for processes stuck in the kernel). A process that has ended already is left alone, and so are the ones
-// it left behind.
+// SIGTERM, then after grace SIGKILL until none is found. It returns when none is left, not even to be reaped, and
+// reports how many it could not end (0, save for processes stuck in the kernel). A process that has ended already is
+// left alone, and so are the ones it left behind.
 func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	t := p.table
 	if !p.signalGroup(syscall.SIGTERM) {

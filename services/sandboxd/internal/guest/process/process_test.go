@@ -188,8 +188,10 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 }
 
 // What KillTree has ended is reaped when it returns: until then it would count among the processes of the sandbox, and
-// the next command might have no room. The test is not parallel: commands that take a while are reaped after anyway.
+// the next command might have no room. No start comes between: a process of the sandbox may hold up each for seconds.
+// The test is not parallel: commands that take a while are reaped after anyway.
 func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
+	require.Eventually(t, func() bool { return !table.Reaping() }, waittest.Bound, time.Millisecond)
 	file := filepath.Join(t.TempDir(), "pids")
 	begin := func(script string) *process.Process {
 		started := make(chan *process.Process, 1)
@@ -205,8 +207,34 @@ func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
 	other := begin("sleep 1000")
 	p := begin("for i in $(seq 100); do sleep 1000 & echo $! >>" + file + "; done; wait")
 	require.Eventually(t, func() bool { return len(readPIDs(file)) == 100 }, waittest.Bound, 5*time.Millisecond)
+	pids := readPIDs(file)
+	killed, between := make(chan struct{}), make(chan int)
+	go func() {
+		some := 0
+		for {
+			select {
+			case <-killed:
+				between <- some
+				return
+			default:
+			}
+			table.InABirth(func() {
+				gone := 0
+				for _, pid := range pids {
+					if syscall.Kill(pid, 0) != nil {
+						gone++
+					}
+				}
+				if gone > 0 && gone < len(pids) {
+					some++
+				}
+			})
+		}
+	}()
 	assert.Zero(t, p.KillTree(0))
-	for _, pid := range readPIDs(file) {
+	close(killed)
+	assert.Zero(t, waittest.For(t, between, "the starts beside it"), "starts between the reaping of one process and of the next")
+	for _, pid := range pids {
 		assert.Equal(t, syscall.ESRCH, syscall.Kill(pid, 0), "process %d counts as one that lives on", pid)
 	}
 	assert.Zero(t, other.KillTree(0))

@@ -102,33 +102,35 @@ func (t *Table) reapAll() {
 	}
 }
 
-// reapEnded reaps all that have ended by now. Those whose parents have ended too are children of this program.
+// reapEnded reaps all that have ended by now; those whose parents have ended too are children of this program. Nothing
+// is born meanwhile: a birth may be held up for seconds, and one after another could come between. Other commands may
+// leave behind more, without end, so that it stops after killPatience.
 func (t *Table) reapEnded() {
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || info.Signo == 0: // ECHILD, or none has ended
-			return
-		default:
-			t.reapNext()
-		}
+	t.forking.Lock()
+	defer t.forking.Unlock()
+	for end := time.Now().Add(killPatience); t.reapOne() && time.Now().Before(end); {
 	}
 }
 
-// reapNext reaps one process that has ended: one that is known for whoever waits for it, an orphan for good.
+// reapNext reaps one process that has ended.
 func (t *Table) reapNext() {
 	t.forking.Lock() // nothing is born and not yet known
 	defer t.forking.Unlock()
+	t.reapOne()
+}
+
+// reapOne reaps one process that has ended, if there is one: one that is known for whoever waits for it, an orphan for
+// good. The caller holds forking.
+func (t *Table) reapOne() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var status syscall.WaitStatus
 	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 	if err != nil || pid <= 0 {
-		return
+		return false
 	}
 	if p, known := t.live[pid]; known {
 		t.ended(p, status)
 	}
+	return true
 }
