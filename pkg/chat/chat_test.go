@@ -62,7 +62,7 @@ func TestTheJSONFormLosesNothing(t *testing.T) {
 	assert.Contains(t, string(written), `{"z": 1.0, "a": 123456789012345678901234567890}`, "JSON of others goes through byte for byte")
 }
 
-// The form has no place for who can read a seal but what it keeps for the model's API, which its readers pass on.
+// Who can read a seal is kept in `internal`, which readers of the form pass on.
 func TestTheJSONFormKeepsWhoCanReadASeal(t *testing.T) {
 	t.Parallel()
 	for internal, want := range map[string]string{
@@ -87,19 +87,23 @@ func TestTheJSONFormTakesNothingElseForWhoCanReadASeal(t *testing.T) {
 		`"reasoning_details"`, `{"sealed_by":"x"}`, `{"evalfleet.sealed_by":1}`, `{"evalfleet.sealed_by":""}`,
 		`{"evalfleet.sealed_by":"` + strings.Repeat("x", 513) + `"}`,
 	} {
-		m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"reasoning","reasoning":"r","internal":` + internal + `}]}`))
+		part := `{"type":"reasoning","reasoning":"r","internal":` + internal + `}`
+		m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[` + part + `]}`))
 		require.NoError(t, err, internal)
-		part := m.GetContent().GetList().GetParts()[0]
-		assert.Equal(t, internal, part.GetInternalJson())
-		assert.Empty(t, part.GetReasoning().GetSealedBy())
+		read := m.GetContent().GetList().GetParts()[0]
+		assert.Equal(t, internal, read.GetInternalJson())
+		assert.Empty(t, read.GetReasoning().GetSealedBy())
 	}
-	m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"text","text":"t","internal":{"evalfleet.sealed_by":"x"}}]}`))
+	const internal = `{"evalfleet.sealed_by":"x"}`
+	m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"text","text":"t","internal":` + internal + `}]}`))
 	require.NoError(t, err)
-	assert.Equal(t, `{"evalfleet.sealed_by":"x"}`, m.GetContent().GetList().GetParts()[0].GetInternalJson())
+	assert.Equal(t, internal, m.GetContent().GetList().GetParts()[0].GetInternalJson())
 	// A text belongs to the model's API as a whole.
 	part := chat.SealedPart("seal", nil)
 	part.InternalJson, part.GetReasoning().SealedBy = `"reasoning_details"`, "openai-chat"
-	assert.Contains(t, string(chat.MessageJSON(&modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(part)})), `"reasoning_details"`)
+	said := chat.Assistant("")
+	said.Content = chat.ListContent(part)
+	assert.Contains(t, string(chat.MessageJSON(said)), `"reasoning_details"`)
 }
 
 func TestFaultsNameTheirField(t *testing.T) {

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -36,29 +35,24 @@ const ExtraBodyMember = "extra_body."
 // Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; it ignores
 // unknown names. A configuration that has none of them is returned itself.
 func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
-	if !slices.ContainsFunc(options, func(option string) bool { return mayHave(config, option) }) {
-		return config
+	less := config
+	own := func() *modelv1.GenerateConfig {
+		if less == config {
+			less = proto.CloneOf(config)
+		}
+		return less
 	}
-	less := proto.CloneOf(config)
-	m := less.ProtoReflect()
+	has := config.ProtoReflect()
 	for _, option := range options {
 		if member, ok := strings.CutPrefix(option, ExtraBodyMember); ok {
-			dropExtra(less, member)
-		} else if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil {
-			m.Clear(field)
+			if config.GetExtraBodyJson() != "" {
+				dropExtra(own(), member)
+			}
+		} else if field := has.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil && has.Has(field) {
+			own().ProtoReflect().Clear(field)
 		}
 	}
 	return less
-}
-
-// mayHave reports whether a configuration has an option; of extra_body it is not known which members it has.
-func mayHave(config *modelv1.GenerateConfig, option string) bool {
-	if strings.HasPrefix(option, ExtraBodyMember) {
-		return config.GetExtraBodyJson() != ""
-	}
-	m := config.ProtoReflect()
-	field := m.Descriptor().Fields().ByName(protoreflect.Name(option))
-	return field != nil && m.Has(field)
 }
 
 // dropExtra removes a member from extra_body, and extra_body itself if it was the last one.

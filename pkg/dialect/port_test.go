@@ -158,7 +158,8 @@ func TestABlockIsKeptAsDataOfItsVendor(t *testing.T) {
 	kind, block := kept.Block(part)
 	assert.Equal(t, "summary", kind)
 	assert.JSONEq(t, `{"type":"summary","text":"x"}`, string(orderedjson.Append(nil, block)))
-	assert.Equal(t, part.GetData().GetJson(), kept.Data("summary", []byte(`{"a":null,"b":null,"type":"summary","text":"x"}`)).GetData().GetJson(), "nulls are left out, wherever they are")
+	nulls := kept.Data("summary", []byte(`{"a":null,"b":null,"type":"summary","text":"x"}`))
+	assert.Equal(t, part.GetData().GetJson(), nulls.GetData().GetJson(), "nulls are left out, wherever they are")
 	assert.Nil(t, kept.Data("other", []byte(`{}`)))
 	assert.Nil(t, kept.Data("summary", []byte(`[]`)))
 	_, block = dialect.KeptBlocks{"summary": {Member: "m", Type: "of another"}}.Block(part)
@@ -257,7 +258,8 @@ func TestPiecesAreTakenOnceWithTheirChoice(t *testing.T) {
 	pieces.Arguments(0, "")
 	pieces.Part(chat.TextPart("d"))
 	want := []*modelv1.GenerateDelta{
-		dialect.TextDelta("a"), dialect.ReasoningDelta("b"), dialect.CallDelta(&modelv1.ToolCallDelta{Id: "c1", Function: "f"}),
+		dialect.TextDelta("a"), dialect.ReasoningDelta("b"),
+		dialect.CallDelta(&modelv1.ToolCallDelta{Id: "c1", Function: "f"}),
 		dialect.CallDelta(&modelv1.ToolCallDelta{Index: 1, Id: "c2", Function: "g", Arguments: "{}"}),
 		dialect.CallDelta(&modelv1.ToolCallDelta{Arguments: "{"}), dialect.PartDelta(chat.TextPart("d")),
 	}

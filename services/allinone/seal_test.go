@@ -30,7 +30,8 @@ const (
 func openSealers(t *testing.T) (doors, map[string]*modelgwtest.Sealing) {
 	t.Helper()
 	at := map[string]*modelgwtest.Sealing{
-		claudeModel: modelgwtest.SealingAnthropic(t), gptModel: modelgwtest.SealingOpenAI(t), geminiModel: modelgwtest.SealingGoogle(t),
+		claudeModel: modelgwtest.SealingAnthropic(t), gptModel: modelgwtest.SealingOpenAI(t),
+		geminiModel: modelgwtest.SealingGoogle(t),
 	}
 	return open(t, func(c *allinone.Config) {
 		m := &c.Modelgw
@@ -44,7 +45,8 @@ func openSealers(t *testing.T) (doors, map[string]*modelgwtest.Sealing) {
 func (d doors) evaluate(t *testing.T, spec *agentv1.EvalSpec, input ...*modelv1.ChatMessage) *agentv1.Eval {
 	t.Helper()
 	spec.Task, spec.Config = "sealed", &modelv1.GenerateConfig{MaxRetries: new(int32(0))}
-	spec.Dataset = &agentv1.Dataset{Source: &agentv1.Dataset_Inline{Inline: &agentv1.SampleList{Samples: []*agentv1.Sample{{Input: input}}}}}
+	samples := &agentv1.SampleList{Samples: []*agentv1.Sample{{Input: input}}}
+	spec.Dataset = &agentv1.Dataset{Source: &agentv1.Dataset_Inline{Inline: samples}}
 	evals := agentv1.NewEvalServiceClient(d.conn)
 	eval, err := evals.CreateEval(t.Context(), &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
 	require.NoError(t, err)
@@ -69,7 +71,8 @@ func (d doors) ended(t *testing.T, eval string) *agentv1.Eval {
 // messages are those of the first sample in the log of an evaluation, in Inspect's form.
 func (d doors) messages(t *testing.T, eval string) []*modelv1.ChatMessage {
 	t.Helper()
-	stream, err := agentv1.NewEvalServiceClient(d.conn).ExportEval(t.Context(), &agentv1.ExportEvalRequest{Name: eval, Format: agentv1.LogFormat_LOG_FORMAT_JSON})
+	r := &agentv1.ExportEvalRequest{Name: eval, Format: agentv1.LogFormat_LOG_FORMAT_JSON}
+	stream, err := agentv1.NewEvalServiceClient(d.conn).ExportEval(t.Context(), r)
 	require.NoError(t, err)
 	var document bytes.Buffer
 	for {
@@ -99,46 +102,67 @@ func turnsOf(role string) *agentv1.AgentRef {
 	return &agentv1.AgentRef{Name: "react", ParamsJson: string(document)}
 }
 
-// A vendor refuses a seal of another one and an agent's call without its own seal, so that an evaluation of models of
-// two vendors in one conversation succeeds only if each gets its own seals and no others.
-func TestAnEvaluationHasModelsOfTwoVendorsInOneConversation(t *testing.T) {
-	t.Parallel()
+// oneAgent is an evaluation by an agent with a model.
+func oneAgent(model string) *agentv1.EvalSpec {
+	return &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: model}}, Steps: []*agentv1.AgentRef{turnsOf("")}}
+}
+
+// succeeded checks that an evaluation succeeded, and shows the latest requests of its vendors if it did not.
+func succeeded(t *testing.T, eval *agentv1.Eval, vendors ...*modelgwtest.Sealing) {
+	t.Helper()
+	if eval.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		return
+	}
+	for _, v := range vendors {
+		t.Log(v.Latest())
+	}
+	require.FailNow(t, "the evaluation has not succeeded", "%v", eval)
+}
+
+// forPairs runs a test for pairs of models of two vendors, each on a server of its own.
+func forPairs(t *testing.T, test func(t *testing.T, d doors, vendors map[string]*modelgwtest.Sealing, own, other string)) {
 	for own, other := range map[string]string{claudeModel: gptModel, gptModel: geminiModel, geminiModel: claudeModel} {
 		t.Run(own+" and "+other, func(t *testing.T) {
 			t.Parallel()
 			d, vendors := openSealers(t)
-			goOn := &agentv1.AgentRef{Name: "user_message", ParamsJson: `{"template": "go on"}`}
-			eval := d.evaluate(t, &agentv1.EvalSpec{
-				Models: []*agentv1.ModelRef{{Model: own}}, ModelRoles: map[string]*agentv1.ModelRef{"second": {Model: other}},
-				Steps: []*agentv1.AgentRef{turnsOf(""), goOn, turnsOf("second"), goOn, turnsOf(""), goOn, turnsOf("second")},
-			}, chat.User("question"))
-			require.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v\n%s\n%s", eval, vendors[own].Latest(), vendors[other].Latest())
-			for _, model := range []string{own, other} {
-				assert.Len(t, vendors[model].Made(), 4, model)
-				assert.Len(t, vendors[model].Returned(), 3, "%s gets all its seals again", model)
-			}
+			test(t, d, vendors, own, other)
 		})
 	}
+}
+
+// A vendor refuses a seal of another one and an agent's call without its own seal, so that an evaluation of models of
+// two vendors in one conversation succeeds only if each gets its own seals and no others.
+func TestAnEvaluationHasModelsOfTwoVendorsInOneConversation(t *testing.T) {
+	t.Parallel()
+	forPairs(t, func(t *testing.T, d doors, vendors map[string]*modelgwtest.Sealing, own, other string) {
+		goOn := &agentv1.AgentRef{Name: "user_message", ParamsJson: `{"template": "go on"}`}
+		first, second := turnsOf(""), turnsOf("second")
+		eval := d.evaluate(t, &agentv1.EvalSpec{
+			Models:     []*agentv1.ModelRef{{Model: own}},
+			ModelRoles: map[string]*agentv1.ModelRef{"second": {Model: other}},
+			Steps:      []*agentv1.AgentRef{first, goOn, second, goOn, first, goOn, second},
+		}, chat.User("question"))
+		succeeded(t, eval, vendors[own], vendors[other])
+		for _, model := range []string{own, other} {
+			assert.Len(t, vendors[model].Made(), 4, model)
+			assert.Len(t, vendors[model].Returned(), 3, "%s gets all its seals again", model)
+		}
+	})
 }
 
 // A conversation that was read from a log, as a task file has it, goes on with the model of another vendor, and with
 // its own.
 func TestAConversationFromALogKeepsWhoCanReadItsSeals(t *testing.T) {
 	t.Parallel()
-	for own, other := range map[string]string{claudeModel: gptModel, gptModel: geminiModel, geminiModel: claudeModel} {
-		t.Run(own+" and "+other, func(t *testing.T) {
-			t.Parallel()
-			d, vendors := openSealers(t)
-			eval := d.evaluate(t, &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: own}}, Steps: []*agentv1.AgentRef{turnsOf("")}}, chat.User("question"))
-			require.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), eval)
-			sealed := append(d.messages(t, eval.GetName()), chat.User("go on"))
-			for _, model := range []string{other, own} {
-				eval = d.evaluate(t, &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: model}}, Steps: []*agentv1.AgentRef{turnsOf("")}}, sealed...)
-				assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v\n%s", eval, vendors[model].Latest())
-			}
-			assert.Len(t, vendors[own].Returned(), 3)
-		})
-	}
+	forPairs(t, func(t *testing.T, d doors, vendors map[string]*modelgwtest.Sealing, own, other string) {
+		eval := d.evaluate(t, oneAgent(own), chat.User("question"))
+		succeeded(t, eval, vendors[own])
+		sealed := append(d.messages(t, eval.GetName()), chat.User("go on"))
+		for _, model := range []string{other, own} {
+			succeeded(t, d.evaluate(t, oneAgent(model), sealed...), vendors[model])
+		}
+		assert.Len(t, vendors[own].Returned(), 3)
+	})
 }
 
 // A call that its vendor refused keeps that outcome. An evaluation that is resumed, once the account is mended, makes

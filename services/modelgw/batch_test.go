@@ -165,7 +165,8 @@ func TestABatchOfXAIOutlivesTheGatewayAndFailsInPart(t *testing.T) {
 			case strings.Contains(string(body), "busy"):
 				return http.StatusServiceUnavailable, `{"code":14,"message":"busy"}`
 			}
-			return http.StatusOK, `{"id":"c","model":"grok-4","outputs":[{"finishReason":"REASON_STOP","message":{"content":"fine","role":"ROLE_ASSISTANT"}}],` +
+			return http.StatusOK, `{"id":"c","model":"grok-4",` +
+				`"outputs":[{"finishReason":"REASON_STOP","message":{"content":"fine","role":"ROLE_ASSISTANT"}}],` +
 				`"usage":{"promptTokens":1000000,"completionTokens":0,"totalTokens":1000000,"costInUsdTicks":"15000000000"}}`
 		}
 	})

@@ -85,7 +85,8 @@ func TestTheOptionsOfTheCacheInEachStore(t *testing.T) {
 			}
 			entries := func(expiredOnly bool) []*modelv1.CacheEntry {
 				t.Helper()
-				list, err := g.caches.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: project, ExpiredOnly: expiredOnly})
+				r := &modelv1.ListCacheEntriesRequest{Parent: project, ExpiredOnly: expiredOnly}
+				list, err := g.caches.ListCacheEntries(t.Context(), r)
 				require.NoError(t, err)
 				return list.GetEntries()
 			}
@@ -132,7 +133,8 @@ func TestTheOptionsOfTheCacheInEachStore(t *testing.T) {
 
 			second := &modelv1.CachePolicy{Expiry: "1s"}
 			assert.Equal(t, written, use("short", 1, second))
-			require.Eventually(t, func() bool { return use("short", 1, second) == written }, waittest.Bound, 10*time.Millisecond, "it expires")
+			expired := func() bool { return use("short", 1, second) == written }
+			require.Eventually(t, expired, waittest.Bound, 10*time.Millisecond, "it expires")
 
 			one := entries(false)[0]
 			_, err := g.caches.ClearCache(t.Context(), &modelv1.ClearCacheRequest{Parent: project, Ids: []string{one.GetId()}})

@@ -150,7 +150,9 @@ func unreadable(place string, err error) error {
 }
 
 func (w *wireRequest) config() *modelv1.GenerateConfig {
-	c := &modelv1.GenerateConfig{MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, TopK: w.TopK, StopSeqs: dialect.Stops(w.Stop)}
+	c := &modelv1.GenerateConfig{
+		MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, TopK: w.TopK, StopSeqs: dialect.Stops(w.Stop),
+	}
 	if w.Thinking != nil && w.Thinking.Type == "enabled" && w.Thinking.Budget > 0 {
 		c.ReasoningTokens = &w.Thinking.Budget
 	}

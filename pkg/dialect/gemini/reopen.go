@@ -49,8 +49,9 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 	if !dialect.HasEnvelope(request) {
 		return request
 	}
+	part := func(part []byte) []byte { return reopened(part, take, signCalls) }
 	contents := func(request []byte) []byte {
-		return dialect.EditTurns(request, "contents", "parts", `[{"text":""}]`, func(part []byte) []byte { return reopened(part, take, signCalls) })
+		return dialect.EditTurns(request, "contents", "parts", `[{"text":""}]`, part)
 	}
 	request = contents(request)
 	for _, whole := range []string{"generateContentRequest", "generate_content_request"} {

@@ -135,7 +135,8 @@ func (t *streamedTurn) addCall(call *functionCall, pieces *dialect.Pieces) {
 	if call.ID == "" {
 		call.ID = randomID(call.Name)
 	}
-	pieces.Add(dialect.CallDelta(&modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}))
+	whole := &modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}
+	pieces.Add(dialect.CallDelta(whole))
 	t.calls++
 }
 

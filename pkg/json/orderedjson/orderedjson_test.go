@@ -168,5 +168,6 @@ func TestAMemberMayBeDeletedWhenItIsYielded(t *testing.T) {
 	}
 	assert.Equal(t, "abcd", seen)
 	assert.JSONEq(t, `{"c":1}`, string(orderedjson.Append(nil, object)))
-	assert.Equal(t, `{"z":"x","a":true}`, string(orderedjson.Append(nil, new(orderedjson.Object).With("z", "x").With("a", true))))
+	made := new(orderedjson.Object).With("z", "x").With("a", true)
+	assert.Equal(t, `{"z":"x","a":true}`, string(orderedjson.Append(nil, made)))
 }

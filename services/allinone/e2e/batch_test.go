@@ -147,7 +147,10 @@ func TestKillAroundABatch(t *testing.T) {
 	t.Parallel()
 	const n = 5
 	inEachForm(t, func(t *testing.T, f form) {
-		for _, place := range []string{"modelgw/before-batch", "modelgw/after-upload", "modelgw/after-batch", "modelgw/after-batch-results", "modelgw/after-claim=7", "agentorch/after-intent=4"} {
+		for _, place := range []string{
+			"modelgw/before-batch", "modelgw/after-upload", "modelgw/after-batch", "modelgw/after-batch-results",
+			"modelgw/after-claim=7", "agentorch/after-intent=4",
+		} {
 			t.Run(place, func(t *testing.T) {
 				t.Parallel()
 				vendor := newBatchVendor(t)

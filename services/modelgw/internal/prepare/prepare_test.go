@@ -57,7 +57,8 @@ func TestTheTokensAreThoseOfThePreparedMessages(t *testing.T) {
 	for _, config := range []*modelv1.GenerateConfig{nil, {SystemMessage: new("be brief")}} {
 		for _, capabilities := range []provider.Capabilities{{}, {MergeUser: true, ForceReasoning: prepare.ReasoningNone}} {
 			for _, known := range []*tokens.Count{nil, &count} {
-				prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages, Config: config, Count: known}, capabilities)
+				given := prepare.Conversation{Messages: messages, Config: config, Count: known}
+				prepared, err := prepare.Prepare(given, capabilities)
 				require.NoError(t, err)
 				assert.Equal(t, tokens.Messages(prepared.Messages), prepared.Tokens(), "%v %+v", config, capabilities)
 			}

@@ -74,8 +74,8 @@ type batches struct {
 }
 
 func (m *model) batchesOf(connection grpc.ClientConnInterface) *provider.BatchSupport {
-	return &provider.BatchSupport{
-		API: &batches{xai.NewBatchMgmtClient(connection), m}, MaxRequests: 1_000_000, MaxBytes: 200 << 20, ReportsCost: true, // https://docs.x.ai/docs/guides/batch-api
+	return &provider.BatchSupport{ // https://docs.x.ai/docs/guides/batch-api
+		API: &batches{xai.NewBatchMgmtClient(connection), m}, MaxRequests: 1_000_000, MaxBytes: 200 << 20, ReportsCost: true,
 	}
 }
 

@@ -130,7 +130,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.client, m.redact = xai.NewChatClient(connection), transport.RedactText(access.APIKey)
-	m.batch, m.server, m.sealer = m.batchesOf(connection), access.Endpoint, provider.Sealer(Name, access.Endpoint, spec.Account)
+	m.batch = m.batchesOf(connection)
+	m.server, m.sealer = access.Endpoint, provider.Sealer(Name, access.Endpoint, spec.Account)
 	return m, nil
 }
 

@@ -67,9 +67,10 @@ func open(t testing.TB, c mockllm.Config, blobs mockllm.Blobs, args string) prov
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	providertest.Run(t, providertest.Harness{NoServer: true, New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+	newProvider := func(t *testing.T, answers ...providertest.Answer) provider.Provider {
 		return open(t, mockllm.Config{}, nil, script(answers))
-	}})
+	}
+	providertest.Run(t, providertest.Harness{NoServer: true, New: newProvider})
 }
 
 // ask makes one call and returns its text.

@@ -104,7 +104,8 @@ func (n name) samples(c *modelv1.GenerateConfig) bool {
 
 // isCodeName reports whether a model of OpenAI has none of the known names: it then counts as the newest generation.
 func (n name) isCodeName() bool {
-	return !n.foreign && !n.isOSeries() && !slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(n.id, part) })
+	plain := slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(n.id, part) })
+	return !n.foreign && !n.isOSeries() && !plain
 }
 
 // reasons reports whether the model reasons before it answers.

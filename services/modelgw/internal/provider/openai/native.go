@@ -73,7 +73,8 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 func (m *model) refuseServers(r *provider.Request) error {
 	for _, tool := range r.Tools {
 		if m.noServers && provider.NativeTool(tool, Name, Name) == provider.MCPServer {
-			return rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "%s/%s calls no servers of tools: %s", Name, m.name.id, tool.GetName()))
+			why := rpcerr.CapabilityUnsupported("tools", "%s/%s calls no servers of tools: %s", Name, m.name.id, tool.GetName())
+			return rpcerr.In("tools", why)
 		}
 	}
 	return nil
@@ -90,7 +91,9 @@ func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*pro
 		return nil, err
 	}
 	for _, option := range unsent {
-		response.Warnings = append(response.Warnings, fmt.Sprintf("%s is not sent to %s, %s: tools that the server runs need the Responses API", option.Option, m.name.id, option.Why))
+		warning := fmt.Sprintf("%s is not sent to %s, %s: tools that the server runs need the Responses API",
+			option.Option, m.name.id, option.Why)
+		response.Warnings = append(response.Warnings, warning)
 	}
 	return response, nil
 }

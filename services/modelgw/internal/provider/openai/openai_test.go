@@ -252,16 +252,18 @@ func TestOptionsReachTheRequest(t *testing.T) {
 		"logprobs": true, "top_logprobs": 2, "x": 1,
 		"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": true}}`
 	for model, own := range map[string]string{
-		"gpt-4o":    said("system") + `, "max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false`,
-		"o3":        said("developer") + `, "max_completion_tokens": 100, "reasoning_effort": "medium"`,
-		"llama-3.3": said("system") + `, "max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false, "reasoning_effort": "medium"`,
+		"gpt-4o": said("system") + `, "max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false`,
+		"o3":     said("developer") + `, "max_completion_tokens": 100, "reasoning_effort": "medium"`,
+		"llama-3.3": said("system") + `, "max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false,
+			"reasoning_effort": "medium"`,
 	} {
 		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, providertest.Answer{Text: "fine"})}
 		spec := provider.Spec{Model: model, Account: provider.DefaultAccount, Args: `{"responses_api":false}`}
 		p, err := open(t, setup).Open(spec)
 		require.NoError(t, err)
 		response, err := p.Generate(t.Context(), &provider.Request{
-			Messages: []*modelv1.ChatMessage{chat.System("Be brief."), chat.User("q")}, Config: config, Record: provider.RecordAll,
+			Messages: []*modelv1.ChatMessage{chat.System("Be brief."), chat.User("q")},
+			Config:   config, Record: provider.RecordAll,
 			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "F.", ParametersJson: `{"type":"object"}`}},
 		})
 		require.NoError(t, err)

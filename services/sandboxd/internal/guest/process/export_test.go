@@ -19,8 +19,8 @@ func (t *Table) SetPatience(d time.Duration) {
 	t.way.patience = d
 }
 
-// InABirth calls f as if a process were being started meanwhile.
-func (t *Table) InABirth(f func()) {
+// WhileStarting calls f under the lock that the start of a process takes.
+func (t *Table) WhileStarting(f func()) {
 	t.forking.Lock()
 	defer t.forking.Unlock()
 	f()

@@ -68,20 +68,11 @@ func (t *Table) KillAll() (survivors int) {
 	if os.Getpid() == 1 {
 		_ = syscall.Kill(-1, syscall.SIGKILL) // all of the namespace at once, so that no fork escapes
 	}
-	survivors = t.kill(t.descendants, nil)
-	// What has ended counts among the processes of the sandbox until it is reaped.
-	t.reapOrphans()
-	for end := time.Now().Add(killPatience); survivors == 0 && time.Now().Before(end); {
-		if all, _ := snapshot(); len(below(all, os.Getpid())) == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return survivors
+	return t.kill(t.descendants, nil)
 }
 
 // kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is
-// left, and reaps it.
+// left, and reaps it: what has ended counts among the processes of the sandbox until it is reaped.
 func (t *Table) kill(find finder, leader <-chan struct{}) int {
 	for end := time.Now().Add(killPatience); ; {
 		stopped := map[int]bool{}

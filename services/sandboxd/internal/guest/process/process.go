@@ -51,7 +51,7 @@ type Table struct {
 	birth spawner       // guarded by forking
 	way   spawnFeatures // guarded by forking
 
-	freezing sync.Mutex // held while all of the sandbox stands still
+	freezing sync.Mutex // held while all processes of the sandbox are stopped
 
 	marking sync.Mutex // spans marking this program and the fork that inherits the mark
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans

@@ -187,9 +187,9 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 	}
 }
 
-// What KillTree has ended is reaped when it returns: until then it would count among the processes of the sandbox, and
-// the next command might have no room. No start comes between: a process of the sandbox may hold up each for seconds.
-// The test is not parallel: commands that take a while are reaped after anyway.
+// What KillTree has ended is reaped when it returns; otherwise it would count among the processes of the sandbox, and the
+// next command might be refused. All of it is reaped under one lock. The test is not parallel, since the commands of
+// other tests start the reaper of orphans.
 func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
 	require.Eventually(t, func() bool { return !table.Reaping() }, waittest.Bound, time.Millisecond)
 	file := filepath.Join(t.TempDir(), "pids")
@@ -218,7 +218,7 @@ func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
 				return
 			default:
 			}
-			table.InABirth(func() {
+			table.WhileStarting(func() {
 				gone := 0
 				for _, pid := range pids {
 					if syscall.Kill(pid, 0) != nil {
@@ -233,7 +233,8 @@ func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
 	}()
 	assert.Zero(t, p.KillTree(0))
 	close(killed)
-	assert.Zero(t, waittest.For(t, between, "the starts beside it"), "starts between the reaping of one process and of the next")
+	some := waittest.For(t, between, "the starts beside it")
+	assert.Zero(t, some, "starts between the reaping of one process and of the next")
 	for _, pid := range pids {
 		assert.Equal(t, syscall.ESRCH, syscall.Kill(pid, 0), "process %d counts as one that lives on", pid)
 	}

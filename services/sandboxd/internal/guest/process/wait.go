@@ -102,9 +102,9 @@ func (t *Table) reapAll() {
 	}
 }
 
-// reapEnded reaps all that have ended by now; those whose parents have ended too are children of this program. Nothing
-// is born meanwhile: a birth may be held up for seconds, and one after another could come between. Other commands may
-// leave behind more, without end, so that it stops after killPatience.
+// reapEnded reaps all processes that have ended by now. Those whose parents have ended too are children of this program.
+// It takes the lock once for all of them, since a start that waits for the lock in between may hold it for seconds. It
+// stops after killPatience: other commands may leave ended processes behind faster than they are reaped.
 func (t *Table) reapEnded() {
 	t.forking.Lock()
 	defer t.forking.Unlock()
@@ -114,7 +114,7 @@ func (t *Table) reapEnded() {
 
 // reapNext reaps one process that has ended.
 func (t *Table) reapNext() {
-	t.forking.Lock() // nothing is born and not yet known
+	t.forking.Lock() // No process is started and not yet registered.
 	defer t.forking.Unlock()
 	t.reapOne()
 }
