@@ -36,7 +36,8 @@ func (p *programs) build(ctx context.Context) (string, error) {
 	}
 	// The flags are those of scripts/build.sh.
 	cmd := exec.CommandContext(ctx, "go", "build",
-		"-trimpath", "-tags=grpcnotrace", "-ldflags=-s", "-gcflags=all=-dwarf=false", "-o", p.dir+string(filepath.Separator), "./services/allinone/cmd/evalfleet", "./services/sandboxd/cmd/guestd")
+		"-trimpath", "-tags=grpcnotrace", "-ldflags=-s", "-gcflags=all=-dwarf=false",
+		"-o", p.dir+string(filepath.Separator), "./services/allinone/cmd/evalfleet", "./services/sandboxd/cmd/guestd")
 	cmd.Dir = p.root
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {

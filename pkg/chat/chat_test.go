@@ -95,7 +95,8 @@ func TestTheJSONFormTakesNothingElseForWhoCanReadASeal(t *testing.T) {
 		assert.Empty(t, read.GetReasoning().GetSealedBy())
 	}
 	const internal = `{"evalfleet.sealed_by":"x"}`
-	m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[{"type":"text","text":"t","internal":` + internal + `}]}`))
+	const text = `{"type":"text","text":"t","internal":` + internal + `}`
+	m, err := chat.ParseMessage([]byte(`{"role":"assistant","content":[` + text + `]}`))
 	require.NoError(t, err)
 	assert.Equal(t, internal, m.GetContent().GetList().GetParts()[0].GetInternalJson())
 	// A text belongs to the model's API as a whole.

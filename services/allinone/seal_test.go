@@ -119,8 +119,12 @@ func succeeded(t *testing.T, eval *agentv1.Eval, vendors ...*modelgwtest.Sealing
 	require.FailNow(t, "the evaluation has not succeeded", "%v", eval)
 }
 
-// forPairs runs a test for pairs of models of two vendors, each on a server of its own.
-func forPairs(t *testing.T, test func(t *testing.T, d doors, vendors map[string]*modelgwtest.Sealing, own, other string)) {
+// pairTest is a test of models of two vendors on a server; vendors are by the models.
+type pairTest func(t *testing.T, d doors, vendors map[string]*modelgwtest.Sealing, own, other string)
+
+// forPairs runs a test for three pairs of models, each on a server of its own.
+func forPairs(t *testing.T, test pairTest) {
+	t.Helper()
 	for own, other := range map[string]string{claudeModel: gptModel, gptModel: geminiModel, geminiModel: claudeModel} {
 		t.Run(own+" and "+other, func(t *testing.T) {
 			t.Parallel()
@@ -174,7 +178,8 @@ func TestAnEvaluationGoesOnAfterItsAccountIsMended(t *testing.T) {
 	eval := d.evaluate(t, &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: gptModel}}}, chat.User("question"))
 	require.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, eval.GetState(), eval)
 	vendors[gptModel].Fail(0)
-	_, err := agentv1.NewEvalServiceClient(d.conn).ResumeEval(t.Context(), &agentv1.ResumeEvalRequest{Name: eval.GetName()})
+	evals := agentv1.NewEvalServiceClient(d.conn)
+	_, err := evals.ResumeEval(t.Context(), &agentv1.ResumeEvalRequest{Name: eval.GetName()})
 	require.NoError(t, err)
 	eval = d.ended(t, eval.GetName())
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), eval)

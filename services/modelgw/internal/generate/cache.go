@@ -74,7 +74,8 @@ func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*pr
 	}
 	key, err := respcache.Key(respcache.Input{
 		Project: c.Origin.Project, Model: c.Model.FullName(), Account: c.Model.Account, Servers: c.Model.Servers(),
-		Args: c.Args, Epoch: c.Origin.Attribution.GetEpoch(), Conversation: conversation, Tools: c.Tools, Choice: c.Choice, Config: c.Config, Policy: policy,
+		Args: c.Args, Epoch: c.Origin.Attribution.GetEpoch(), Conversation: conversation,
+		Tools: c.Tools, Choice: c.Choice, Config: c.Config, Policy: policy,
 	})
 	if err != nil {
 		return nil, rpcerr.InvalidField("config.cache", "%v", err)

@@ -187,9 +187,9 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 	}
 }
 
-// What KillTree has ended is reaped when it returns; otherwise it would count among the processes of the sandbox, and the
-// next command might be refused. All of it is reaped under one lock. The test is not parallel, since the commands of
-// other tests start the reaper of orphans.
+// What KillTree has ended is reaped when it returns; otherwise it would count among the processes of the sandbox, and
+// the next command might be refused. All of it is reaped under one lock. The test is not parallel, since the commands
+// of other tests start the reaper of orphans.
 func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
 	require.Eventually(t, func() bool { return !table.Reaping() }, waittest.Bound, time.Millisecond)
 	file := filepath.Join(t.TempDir(), "pids")

@@ -102,9 +102,9 @@ func (t *Table) reapAll() {
 	}
 }
 
-// reapEnded reaps all processes that have ended by now. Those whose parents have ended too are children of this program.
-// It takes the lock once for all of them, since a start that waits for the lock in between may hold it for seconds. It
-// stops after killPatience: other commands may leave ended processes behind faster than they are reaped.
+// reapEnded reaps all processes that have ended by now. Those whose parents have ended too are children of this
+// program. It takes the lock once for all of them, since a start that waits for the lock in between may hold it for
+// seconds. It stops after killPatience: other commands may leave ended processes behind faster than they are reaped.
 func (t *Table) reapEnded() {
 	t.forking.Lock()
 	defer t.forking.Unlock()
