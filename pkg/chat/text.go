@@ -11,6 +11,15 @@ import (
 // Text returns the text of a message: its plain text, or its text parts joined by line breaks.
 func Text(m *modelv1.ChatMessage) string { return ContentText(m.GetContent()) }
 
+// ResultText is the text of a tool's result as formats send it that have no place for an error: its content, or its
+// error.
+func ResultText(m *modelv1.ChatMessage) string {
+	if failure := m.GetError(); failure != nil {
+		return "Error: " + failure.GetMessage()
+	}
+	return Text(m)
+}
+
 // ContentText is Text of content.
 func ContentText(c *contentv1.MessageContent) string {
 	list := c.GetList()

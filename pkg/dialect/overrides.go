@@ -15,6 +15,8 @@ type Overrides struct {
 	extra   orderedjson.Object
 }
 
+const metadataMember = "metadata"
+
 // NewOverrides reads the overrides of a request. Metadata in extra_body is about the call and not for the server; for a
 // server that takes it, it is in Members. A model in extra_body is left out: the call is priced and bounded as one of
 // its own model. ok is false if extra_body is no JSON object.
@@ -25,11 +27,24 @@ func NewOverrides(r *Request) (o Overrides, ok bool) {
 		if err != nil {
 			return o, false
 		}
-		extra.Delete("metadata")
+		extra.Delete(metadataMember)
 		extra.Delete("model")
 		o.extra = *extra
 	}
 	return o, true
+}
+
+// Metadata is the member `metadata` of the configuration's extra_body, for a server that takes it; none if it has none.
+func Metadata(c *modelv1.GenerateConfig) []Member {
+	extra, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson()))
+	if err != nil {
+		return nil // The request is refused for it.
+	}
+	value, given := extra.Get(metadataMember)
+	if !given {
+		return nil
+	}
+	return []Member{{Name: metadataMember, JSON: string(orderedjson.Append(nil, value))}}
 }
 
 // MembersOf are the overrides of a codec to which extra_body means nothing: the request's own Members.

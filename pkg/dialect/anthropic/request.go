@@ -38,7 +38,7 @@ type Request struct {
 type Thinking struct {
 	// Type is `adaptive`, `enabled`, `disabled` or `between_tools`.
 	Type string
-	// BudgetTokens bounds the tokens for thinking; 0 is unset. `enabled` needs it.
+	// BudgetTokens bounds the tokens for thinking that is `enabled`.
 	BudgetTokens int64
 	// Display is how much is shown, such as `summarized`; empty is unset.
 	Display string
@@ -138,7 +138,7 @@ func (e *encoder) thinking() {
 	}
 	e.Object("thinking", func() {
 		e.Body.TextMember("type", t.Type)
-		if t.BudgetTokens != 0 {
+		if t.Type == "enabled" {
 			e.Body.IntMember("budget_tokens", t.BudgetTokens)
 		}
 		e.Body.TextUnlessEmpty("display", t.Display)

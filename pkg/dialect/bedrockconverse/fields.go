@@ -32,7 +32,7 @@ type Fields struct {
 type Thinking struct {
 	// Type is `enabled`, with a budget, or `adaptive`.
 	Type string `json:"type"`
-	// BudgetTokens are the tokens to think with; 0 is unset.
+	// BudgetTokens are the tokens of thinking that is enabled.
 	BudgetTokens int64 `json:"budget_tokens"`
 }
 
@@ -57,7 +57,7 @@ func (f *Fields) write(w *jsonwrite.Writer) {
 	if t := f.Thinking; t != nil {
 		w.BeginObjectMember("thinking")
 		w.TextMember("type", t.Type)
-		if t.BudgetTokens != 0 {
+		if t.Type == ThinkingEnabled {
 			w.IntMember("budget_tokens", t.BudgetTokens)
 		}
 		w.EndObject()

@@ -138,6 +138,19 @@ func TestSignaturesReturnToTheirParts(t *testing.T) {
 	assert.NotContains(t, encode(t, removed), "czE=", "of a call that was removed there is nothing to sign")
 }
 
+// Models without thoughts of their own get those of others as texts, and nothing that only a seal is for.
+func TestThoughtsAreTextsBetweenTags(t *testing.T) {
+	t.Parallel()
+	messages, err := chat.ParseMessages([]byte(`[{"role":"assistant","content":[{"type":"reasoning","reasoning":"hm","signature":"s"},{"type":"text","text":"a"},
+		{"type":"reasoning","reasoning":"c2ln","redacted":true,"internal":{"gemini_function_call_id":"c"}}],
+		"tool_calls":[{"id":"c","function":"f","arguments":{},"type":"function"}]}]`))
+	require.NoError(t, err)
+	body, err := (&gemini.Request{ThinkTags: true, Request: dialect.Request{Messages: messages}}).Append(nil)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"generationConfig":{},"contents":[{"role":"model","parts":[{"text":"<think signature=\"s\">\nhm\n</think>"},{"text":"a"},
+		{"functionCall":{"id":"c","name":"f","args":{}}}]}]}`, string(body))
+}
+
 // The API refuses a turn without parts.
 func TestATurnOfTheModelHasAPart(t *testing.T) {
 	t.Parallel()

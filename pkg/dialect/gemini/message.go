@@ -193,6 +193,6 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			e.functions[call.GetId()] = call.GetFunction()
 		}
 	}
-	t := &turnWriter{w: e.Body, calls: m.GetToolCalls()}
+	t := &turnWriter{w: e.Body, calls: m.GetToolCalls(), thinkTags: e.ThinkTags}
 	t.write(parts)
 }

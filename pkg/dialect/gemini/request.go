@@ -20,6 +20,8 @@ type Request struct {
 	dialect.Request
 	// Thinking configures the model's thinking; nil leaves it to the server.
 	Thinking *Thinking
+	// ThinkTags sends past reasoning as texts between think tags, for models that do not think themselves.
+	ThinkTags bool
 	// Search and Execution offer tools of the server: its search of the web, and its execution of code.
 	Search, Execution bool
 	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its own

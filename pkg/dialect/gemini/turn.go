@@ -17,6 +17,8 @@ type turnWriter struct {
 	calls []*toolv1.ToolCall
 	// answer means that the parts are an answer, of which thoughts that are known beside their seal are a part.
 	answer bool
+	// thinkTags writes reasoning as a text between think tags, without what it says of calls.
+	thinkTags bool
 	// missing is what a stream has not written yet; nil is everything.
 	missing *missing
 	// seal is the sealed part whose signature is on the next part; nil if there is none.
@@ -99,6 +101,12 @@ func (t *turnWriter) thought(text string) {
 
 func (t *turnWriter) reasoning(part *contentv1.Content) {
 	r := part.GetReasoning()
+	if t.thinkTags {
+		if !isAnchor(part) {
+			t.text(dialect.Think(part))
+		}
+		return
+	}
 	if id, ok := anchored(part); ok {
 		if left := t.left[id]; len(left) > 0 {
 			t.flush()

@@ -3,10 +3,8 @@ package mistral
 import (
 	"cmp"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -100,12 +98,4 @@ func Readable(part *contentv1.Content) string {
 		return r.GetSummary()
 	}
 	return r.GetReasoning()
-}
-
-// Result is the text of a tool's result: its content, or its error.
-func Result(m *modelv1.ChatMessage) string {
-	if failure := m.GetError(); failure != nil {
-		return "Error: " + failure.GetMessage()
-	}
-	return chat.Text(m)
 }

@@ -135,7 +135,7 @@ func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessag
 	e.Body.TextMember("role", "tool")
 	e.Body.TextUnlessEmpty("name", m.GetFunction())
 	e.Body.Key("content")
-	if text := mistral.Result(m); len(following) == 0 {
+	if text := chat.ResultText(m); len(following) == 0 {
 		e.Body.Text(text)
 	} else {
 		e.Body.BeginList()

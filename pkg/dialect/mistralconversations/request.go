@@ -176,7 +176,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	}
 	begin(e.Body, typeResult)
 	e.Body.TextMember("tool_call_id", id)
-	e.Body.TextMember("result", mistral.Result(m))
+	e.Body.TextMember("result", chat.ResultText(m))
 	e.Body.EndObject()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -175,6 +176,25 @@ func TestEmptyContentsAreFilled(t *testing.T) {
 		body := encodeRequest(t, &openaichat.Request{FillEmpty: fill, Request: dialect.Request{Model: "m", Messages: messages}})
 		assert.JSONEq(t, fmt.Sprintf(`{"model":"m","messages":[{"role":"assistant","content":%q},{"role":"assistant","content":%q},
 			{"role":"assistant","content":"a"},{"role":"user","content":""}]}`, want, want), body)
+	}
+}
+
+// Servers that take an answer's parts get its texts and pictures, and no reasoning.
+func TestPartsOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	text, picture, thought := chat.TextPart("a"), chat.ImagePart("data:image/png;base64,aGk="), chat.ReasoningPart("hm")
+	for name, test := range map[string]struct {
+		parts []*contentv1.Content
+		want  string
+	}{
+		"one text":         {[]*contentv1.Content{thought, text}, `"a"`},
+		"reasoning alone":  {[]*contentv1.Content{thought}, `""`},
+		"two texts":        {[]*contentv1.Content{text, thought, text}, `[{"type":"text","text":"a"},{"type":"text","text":"a"}]`},
+		"a picture, alone": {[]*contentv1.Content{picture}, `[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"auto"}}]`},
+	} {
+		m := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(test.parts...)}
+		body := encodeRequest(t, &openaichat.Request{AnswerParts: true, Request: dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m}}})
+		assert.JSONEq(t, `{"model":"m","messages":[{"role":"assistant","content":`+test.want+`}]}`, body, name)
 	}
 }
 

@@ -70,12 +70,8 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) {
 
 // tooled writes a tool's result: its text, or its error.
 func (e *encoder) tooled(m *modelv1.ChatMessage) {
-	text := chat.Text(m)
-	if failure := m.GetError(); failure != nil {
-		text = "Error: " + failure.GetMessage()
-	}
 	e.Body.TextMember("role", "tool")
-	e.Body.TextMember("content", text)
+	e.Body.TextMember("content", chat.ResultText(m))
 	e.Body.TextMember("tool_call_id", chat.CallID(m))
 }
 
@@ -135,6 +131,10 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		e.content(m, m.GetContent().GetText())
 		return
 	}
+	if e.AnswerParts {
+		e.answerParts(m, list.GetParts())
+		return
+	}
 	var text strings.Builder
 	var members []dialect.Member
 	for _, part := range list.GetParts() {
@@ -160,6 +160,28 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	for _, member := range members {
 		e.Body.RawMember(member.Name, member.JSON)
 	}
+}
+
+// answerParts writes the texts and images of a model's message: one text as a text, and else a list.
+func (e *encoder) answerParts(m *modelv1.ChatMessage, all []*contentv1.Content) {
+	var parts []*contentv1.Content
+	for _, part := range all {
+		switch {
+		case part.GetText() != nil || part.GetImage() != nil:
+			parts = append(parts, part)
+		case dialect.IsCompaction(part):
+			e.Refuse("messages", dialect.OtherCompaction)
+		}
+	}
+	if len(parts) == 0 || len(parts) == 1 && parts[0].GetText() != nil {
+		e.content(m, chat.Text(m))
+		return
+	}
+	e.Body.Key("content")
+	for _, part := range jsonwrite.Objects(e.Body, parts) {
+		e.userPart(part)
+	}
+	e.calls(m.GetToolCalls())
 }
 
 // withMembers adds members, which replace those of the same name.

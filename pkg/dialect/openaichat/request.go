@@ -25,6 +25,8 @@ type Request struct {
 	FillEmpty bool
 	// PlainTurns writes an answer's parts on neighbouring lines, without a blank line between them.
 	PlainTurns bool
+	// AnswerParts writes an answer of several parts as a list of its texts and images, without its reasoning.
+	AnswerParts bool
 	// EmptyCalls writes a list of calls in each of the assistant's messages, empty if there are none.
 	EmptyCalls bool
 	// OmitEmpty leaves out an empty content beside calls.

@@ -120,26 +120,32 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 // other kinds have no place in the format.
 func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	var texts []*contentv1.Content
+	var phase string
 	flush := func() {
 		if len(texts) > 0 {
-			e.texts(texts, len(m.GetToolCalls()) > 0)
+			e.texts(texts, phase)
 			texts = nil
 		}
 	}
-	for _, part := range dialect.AnswerParts(m) {
+	add := func(part *contentv1.Content, itsPhase string) {
+		if len(texts) > 0 && (texts[0].GetInternalJson() != part.GetInternalJson() || phase != itsPhase) {
+			flush()
+		}
+		texts, phase = append(texts, part), itsPhase
+	}
+	all := dialect.AnswerParts(m)
+	works := len(m.GetToolCalls()) > 0 || slices.ContainsFunc(all, func(part *contentv1.Content) bool { return part.GetToolUse() != nil })
+	for _, part := range all {
 		switch part.GetPart().(type) {
 		case *contentv1.Content_Text:
-			if len(texts) > 0 && texts[0].GetInternalJson() != part.GetInternalJson() {
-				flush()
-			}
-			texts = append(texts, part)
+			add(part, e.phase(part, works))
 		case *contentv1.Content_Reasoning:
 			flush()
 			e.reasoning(part.GetReasoning())
 		case *contentv1.Content_ToolUse:
 			flush()
 			if use := part.GetToolUse(); use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
-				texts = append(texts, codeText(use))
+				add(codeText(use), "")
 			} else {
 				e.serverTool(use)
 			}
@@ -164,12 +170,12 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 
 // texts writes texts of the assistant as one message. Its id is left out: a server that stores nothing requires the
 // reasoning before an item with an id, and the history may lack it.
-func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
+func (e *encoder) texts(parts []*contentv1.Content, phase string) {
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeMessage)
 	e.Body.TextMember("role", "assistant")
 	e.Body.TextMember("status", statusCompleted)
-	e.Body.TextUnlessEmpty("phase", e.phase(parts[0], calls))
+	e.Body.TextUnlessEmpty("phase", phase)
 	e.Body.Key("content")
 	for _, part := range jsonwrite.List(e.Body, parts) {
 		writeText(e.Body, part.GetText())
@@ -177,14 +183,15 @@ func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
 	e.Body.EndObject()
 }
 
-// phase is the phase of a message: the server's own, or if phases are sent, the one that it has by its place.
-func (e *encoder) phase(part *contentv1.Content, calls bool) string {
+// phase is the phase of a text: the server's own, or if phases are sent, that of a comment where the model's turn uses
+// tools, and else that of a final answer.
+func (e *encoder) phase(part *contentv1.Content, works bool) string {
 	var origin origin
 	_ = json.Unmarshal([]byte(part.GetInternalJson()), &origin)
 	switch {
 	case origin.Phase != "" || !e.Phases:
 		return origin.Phase
-	case calls:
+	case works:
 		return "commentary"
 	default:
 		return "final_answer"

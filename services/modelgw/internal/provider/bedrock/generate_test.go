@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -333,11 +334,16 @@ func TestChangesOfARequestAreWarnedOf(t *testing.T) {
 		assert.Len(t, response.Warnings, map[bool]int{true: 0, false: 1}[forced], model)
 	}
 	r = asking("q")
-	r.Config = &modelv1.GenerateConfig{ReasoningTokens: new(int64(3000))}
-	response, err := opened(t, opus47, address).Generate(t.Context(), r)
-	require.NoError(t, err)
-	assert.Contains(t, strings.Join(response.Warnings, ""), "does not think within a number of tokens")
-	assert.Contains(t, string(body), `"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}`)
+	for _, tokens := range []int64{0, 3000} {
+		r.Config = &modelv1.GenerateConfig{ReasoningTokens: &tokens}
+		response, err := opened(t, opus47, address).Generate(t.Context(), r)
+		require.NoError(t, err)
+		assert.Contains(t, strings.Join(response.Warnings, ""), "does not think within a number of tokens")
+		assert.Contains(t, string(body), `"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}`)
+		_, err = opened(t, claude45, address).Generate(t.Context(), r)
+		require.NoError(t, err)
+		assert.Contains(t, string(body), fmt.Sprintf(`"thinking":{"type":"enabled","budget_tokens":%d}`, tokens))
+	}
 }
 
 // Names say which options a model has.

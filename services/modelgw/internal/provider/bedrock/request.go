@@ -105,7 +105,7 @@ func (m *model) isFirstNova() bool { return firstNova.MatchString(string(m.name)
 // think sets the thinking of a model of Anthropic. It is off by default.
 func (m *model) think(p *plan) {
 	c, control := p.Config, m.claude.Control()
-	asked, tokens := c.GetReasoningEffort(), c.GetReasoningTokens()
+	asked := c.GetReasoningEffort()
 	if asked == "none" {
 		asked = ""
 	}
@@ -122,13 +122,13 @@ func (m *model) think(p *plan) {
 		if c.Effort != nil {
 			p.unsent = append(p.unsent, provider.Unsent{Option: "effort", Why: "since reasoning_effort takes precedence"})
 		}
-	case tokens <= 0:
+	case c.ReasoningTokens == nil:
 	case control == claude.ByEffort:
 		p.Fields.Thinking = &format.Thinking{Type: format.ThinkingAdaptive}
 		p.Fields.Effort = cmp.Or(p.Fields.Effort, "high")
 		p.warnings = append(p.warnings, fmt.Sprintf("%s does not think within a number of tokens; it thinks with the effort %s", m.name, p.Fields.Effort))
 	default:
-		p.Fields.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: tokens}
+		p.Fields.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: c.GetReasoningTokens()}
 	}
 }
 

@@ -143,11 +143,7 @@ func spaced(document string) string {
 
 // result is a tool's result as a message of the user.
 func result(m *modelv1.ChatMessage) *modelv1.ChatMessage {
-	text := chat.Text(m)
-	if failure := m.GetError(); failure != nil {
-		text = "Error: " + failure.GetMessage()
-	}
-	return chat.User(fmt.Sprintf("The function %q was called. It returned:\n\n%s", m.GetFunction(), text))
+	return chat.User(fmt.Sprintf("The function %q was called. It returned:\n\n%s", m.GetFunction(), chat.ResultText(m)))
 }
 
 // opening and closing are the tags of a call; header is a token that some models write into their text.

@@ -95,7 +95,7 @@ func (m *model) request(r *provider.Request) *format.Request {
 	thinking, _ := m.thinking(c)
 	return &format.Request{
 		Request:  dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming)},
-		Thinking: thinking, Safety: m.safety, PlainCount: m.onVertex,
+		Thinking: thinking, ThinkTags: m.name.isOld(), Safety: m.safety, PlainCount: m.onVertex,
 	}
 }
 

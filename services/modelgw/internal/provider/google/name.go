@@ -38,6 +38,9 @@ func (n name) thinks() bool {
 	return n.version() >= 30 || n.version() >= 25 && !strings.Contains(string(n), "-image")
 }
 
+// isOld reports whether the model is of a generation that knew no thoughts.
+func (n name) isOld() bool { return n.version() > 0 && n.version() < 25 }
+
 // takesLevel reports whether the model's thinking has a level, beside a budget.
 func (n name) takesLevel() bool { return n.version() >= 30 }
 

@@ -114,11 +114,7 @@ func messageOf(m *modelv1.ChatMessage) (message *xai.Message, err error) {
 	case modelv1.Role_ROLE_ASSISTANT:
 		return assistantOf(m)
 	case modelv1.Role_ROLE_TOOL:
-		text := chat.Text(m)
-		if failure := m.GetError(); failure != nil {
-			text = "Error: " + failure.GetMessage()
-		}
-		message = &xai.Message{Role: xai.MessageRole_ROLE_TOOL, Content: []*xai.Content{textOf(text)}}
+		message = &xai.Message{Role: xai.MessageRole_ROLE_TOOL, Content: []*xai.Content{textOf(chat.ResultText(m))}}
 		if ids := m.GetToolCallIds(); len(ids) > 0 {
 			message.ToolCallId = &ids[0]
 		}

@@ -101,9 +101,6 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	for _, own := range request.Native {
 		request.CodeOutputs = request.CodeOutputs || own.Choice == codeTool
 	}
-	if image, drawn := chat.ImageOutput(config); drawn {
-		request.ImageTool = imageTool(image)
-	}
 	if m.name.takesReasoning() {
 		config.ReasoningSummary = m.summary(config)
 	}
@@ -135,17 +132,4 @@ func object(document string) *orderedjson.Object {
 		return &orderedjson.Object{}
 	}
 	return read
-}
-
-// imageTool is the tool that draws images, with the options for this provider.
-func imageTool(optionsJSON string) string {
-	tool := &orderedjson.Object{}
-	tool.Set("type", "image_generation")
-	own, _ := object(optionsJSON).Get(Name)
-	if options, ok := own.(*orderedjson.Object); ok {
-		for name, value := range options.All() {
-			tool.Set(name, value)
-		}
-	}
-	return string(orderedjson.Append(nil, tool))
 }

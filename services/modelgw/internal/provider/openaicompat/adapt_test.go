@@ -151,6 +151,35 @@ func TestWhatIsStreamed(t *testing.T) {
 	}
 }
 
+// Mistral's models on Azure take no message of the user after a tool's result, whose text is put into that. Pictures
+// stay where they are, and so does everything for other models.
+func TestTheUserAfterAToolOnAzure(t *testing.T) {
+	t.Parallel()
+	failed := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{"c"}, Error: &toolv1.ToolCallError{Message: "late"}}
+	look := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(chat.ImagePart("data:image/png;base64,aGk="))}
+	for name, test := range map[string]struct {
+		model string
+		after *modelv1.ChatMessage
+		want  string
+	}{
+		"Mistral's":   {"Mistral-large", chat.User(" Go on."), `["Error: late Go on."]`},
+		"a picture":   {"mistral-large", look, `["Error: late",[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"auto"}}]]`},
+		"another one": {"phi-4", chat.User(" Go on."), `["Error: late"," Go on."]`},
+	} {
+		members, _ := sent(t, "azureai", test.model, &provider.Request{Messages: []*modelv1.ChatMessage{failed, test.after}})
+		var messages []struct{ Content json.RawMessage }
+		require.NoError(t, json.Unmarshal(members["messages"], &messages))
+		var contents []json.RawMessage
+		for _, m := range messages {
+			contents = append(contents, m.Content)
+		}
+		got, err := json.Marshal(contents)
+		require.NoError(t, err)
+		assert.JSONEq(t, test.want, string(got), name)
+	}
+	assert.Equal(t, "late", failed.GetError().GetMessage(), "the caller's message is not changed")
+}
+
 // A last message of the assistant is continued, unless extra_body decides.
 func TestTheLastMessageIsContinued(t *testing.T) {
 	t.Parallel()
@@ -274,6 +303,22 @@ func TestTheFormatOfAService(t *testing.T) {
 	kind := kindOf(t, "deepseek", nil)
 	_, err := kind.Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true, "emulate_tools": true}`})
 	require.ErrorContains(t, err, "emulate_tools")
+}
+
+// A service of the Responses API is offered the tool that draws, unless it has its own tools alone; pictures of tools
+// are messages of the user for each, as with chat completions.
+func TestPicturesWithTheResponsesAPI(t *testing.T) {
+	t.Parallel()
+	c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image", OptionsJson: `{"openai":{"quality":"low"}}`}}}}
+	for service, want := range map[string]string{"meta": `[{"type":"image_generation","quality":"low"}]`, "perplexity": ""} {
+		p := openAt(t, service, "m", providertest.ResponsesServer(t, providertest.Answer{Text: "fine"}), "")
+		assert.False(t, p.Capabilities().Features.GetToolResultImages(), service)
+		response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c, Record: provider.RecordAll})
+		require.NoError(t, err, service)
+		var members map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(response.Call.GetRequestJson()), &members))
+		assert.Equal(t, want, string(members["tools"]), service)
+	}
 }
 
 // Arguments that the format of a model does not take are said not to be sent.

@@ -200,7 +200,6 @@ func (m *model) Capabilities() provider.Capabilities {
 	}
 	if m.responses != nil {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody
-		caps.Features.ToolResultImages = true
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
 	}
@@ -218,9 +217,12 @@ func (m *model) Capabilities() provider.Capabilities {
 		return m.responses == nil && slices.Contains(m.service.Sampling, option)
 	})
 	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
-	caps.Dropped = append(slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
+	caps.Dropped = slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
 		return m.responses == nil && (slices.Contains(m.service.Sampling, option) || option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
-	}), "modalities")
+	})
+	if m.responses == nil || m.service.Tools != nil { // such a service has no tool that draws
+		caps.Dropped = append(caps.Dropped, "modalities")
+	}
 	if m.emulates {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
 		caps.Upstreams = nil // A request that passes unchanged has tools.

@@ -43,9 +43,11 @@ type rawModel struct {
 
 // Capabilities implements provider.Provider.
 func (m *rawModel) Capabilities() provider.Capabilities {
+	chats := m.model.Capabilities()
 	return provider.Capabilities{
-		ConnectionKey: m.model.Capabilities().ConnectionKey, Ignored: rawcompletions.Ignored, Dropped: rawcompletions.Dropped,
-		ExtraBodyDropped: []string{"metadata"}, Features: &modelv1.Capabilities{}, Server: m.client.BaseURL,
+		ConnectionKey: chats.ConnectionKey, MergeUser: chats.MergeUser, MergeAssistant: chats.MergeAssistant, MergeSystem: chats.MergeSystem,
+		Ignored: rawcompletions.Ignored, Dropped: rawcompletions.Dropped,
+		Features: &modelv1.Capabilities{}, Server: m.client.BaseURL,
 	}
 }
 

@@ -85,7 +85,7 @@ func TestARawAnswer(t *testing.T) {
 func TestOptionsOfARawPrompt(t *testing.T) {
 	t.Parallel()
 	const options = `{"max_tokens": 9, "top_p": 0.9, "temperature": 0.5, "stop_seqs": ["END"], "frequency_penalty": 0.1, "presence_penalty": 0.2, "seed": 7,
-		"num_choices": 2, "logprobs": true, "top_logprobs": 3, "prompt_logprobs": 2, "extra_body": {"echo": true}, "top_k": 4, "reasoning_effort": "low"}`
+		"num_choices": 2, "logprobs": true, "top_logprobs": 3, "prompt_logprobs": 2, "extra_body": {"echo": true, "metadata": {"a": 1}}, "top_k": 4, "reasoning_effort": "low"}`
 	c, err := chat.ParseConfig([]byte(options))
 	require.NoError(t, err)
 	var asked map[string]json.RawMessage
@@ -95,7 +95,7 @@ func TestOptionsOfARawPrompt(t *testing.T) {
 	sent, err := json.Marshal(asked)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"model":"base","prompt":"q","max_tokens":9,"top_p":0.9,"temperature":0.5,"stop":["END"],"frequency_penalty":0.1,"presence_penalty":0.2,
-		"seed":7,"n":2,"logprobs":3,"prompt_logprobs":2,"echo":true}`, string(sent))
+		"seed":7,"n":2,"logprobs":3,"prompt_logprobs":2,"echo":true,"metadata":{"a":1}}`, string(sent))
 	_, unsent := provider.Sent(p, c)
 	assert.Equal(t, []provider.Unsent{{Option: "reasoning_effort", Why: "which does not take it"}, {Option: "top_k", Why: "which does not take it"}}, unsent)
 }

@@ -76,7 +76,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	c := r.Config
 	w := dialect.MemberWriter{Body: jsonwrite.Append(dst, 256+len(r.Prompt))}
 	var ok bool
-	if w.Overrides, ok = dialect.NewOverrides(&dialect.Request{Config: c}); !ok {
+	if w.Overrides, ok = dialect.NewOverrides(&dialect.Request{Config: c, Members: dialect.Metadata(c)}); !ok {
 		return nil, &dialect.UnsupportedError{API: "completions", What: "extra_body that is no JSON object", Field: "config.extra_body_json"}
 	}
 	w.Body.BeginObject()

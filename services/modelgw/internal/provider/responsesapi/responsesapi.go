@@ -6,6 +6,7 @@ package responsesapi
 import (
 	"cmp"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -43,14 +44,30 @@ func New(r dialect.Request, asked *bool) *openairesponses.Request {
 	if len(r.Tools) == 0 || r.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO {
 		request.Choice = nil // The choice is among the tools here, and auto is the default.
 	}
-	if extra := ExtraBodyOf(r.Config); !Stores(r.Config, asked) {
+	if options, drawn := chat.ImageOutput(r.Config); drawn {
+		request.ImageTool = imageTool(options)
+	}
+	if !Stores(r.Config, asked) {
 		request.SealReasoning = true
 		request.Members = append(request.Members, dialect.Member{Name: store, JSON: "false"})
-		if value, given := extra.Get(Metadata); given {
-			request.Members = append(request.Members, dialect.Member{Name: Metadata, JSON: string(orderedjson.Append(nil, value))})
-		}
+		request.Members = append(request.Members, dialect.Metadata(r.Config)...)
 	}
 	return request
+}
+
+// imageTool is the server's tool that draws images, with OpenAI's options.
+func imageTool(optionsJSON string) string {
+	tool := &orderedjson.Object{}
+	tool.Set("type", "image_generation")
+	if given, err := orderedjson.DecodeObject([]byte(optionsJSON)); err == nil {
+		own, _ := given.Get("openai")
+		if options, ok := own.(*orderedjson.Object); ok {
+			for name, value := range options.All() {
+				tool.Set(name, value)
+			}
+		}
+	}
+	return string(orderedjson.Append(nil, tool))
 }
 
 // Stores reports whether the server stores the answer.

@@ -12,7 +12,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -125,7 +124,7 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	if schema := c.GetResponseSchema(); schema != nil {
 		schema.JsonSchema = dialect.EditSchema(schema.GetJsonSchema(), dialect.DropBounds)
 	}
-	request := &openaichat.Request{ModelInAddress: true, Request: dialect.Request{
+	request := &openaichat.Request{ModelInAddress: true, AnswerParts: true, Request: dialect.Request{
 		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, dialect.DropBounds), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
 	}}
 	if !request.Stream {
@@ -145,10 +144,5 @@ func members(messages []*modelv1.ChatMessage, c *modelv1.GenerateConfig) (all []
 	if last := len(messages) - 1; last >= 0 && messages[last].GetRole() == modelv1.Role_ROLE_ASSISTANT {
 		all = append(all, dialect.Member{Name: "add_generation_prompt", JSON: "false"}, dialect.Member{Name: "continue_final_message", JSON: "true"})
 	}
-	if extra, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson())); err == nil {
-		if metadata, there := extra.Get("metadata"); there { // which is not about the call here
-			all = append(all, dialect.Member{Name: "metadata", JSON: string(orderedjson.Append(nil, metadata))})
-		}
-	}
-	return all
+	return append(all, dialect.Metadata(c)...)
 }
