@@ -9,6 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // usual are the values of options that do not change an answer.
@@ -76,6 +77,16 @@ func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateCon
 		options = append(options, u.Option)
 	}
 	return chat.Without(config, options), unsent
+}
+
+// CheckOutputs fails for an output other than images, the only one beside text that an API has. model is its full name.
+func CheckOutputs(model string, c *modelv1.GenerateConfig) error {
+	for _, modality := range c.GetModalities().GetValues() {
+		if modality.GetType() != "image" {
+			return rpcerr.In("config.modalities", rpcerr.CapabilityUnsupported("modality", "%s gives no output of the kind %q", model, modality.GetType()))
+		}
+	}
+	return nil
 }
 
 // modelMember of extra_body is never sent: a call has the price and the limits of its own model.

@@ -11,7 +11,6 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -41,12 +40,7 @@ const (
 
 // Check implements provider.Provider.
 func (m *model) Check(c *modelv1.GenerateConfig) error {
-	for _, modality := range c.GetModalities().GetValues() {
-		if modality.GetType() != "image" {
-			return rpcerr.In("config.modalities", rpcerr.CapabilityUnsupported("modality", "%s/%s gives no output of the kind %q", Name, m.name, modality.GetType()))
-		}
-	}
-	return nil
+	return provider.CheckOutputs(Name+"/"+string(m.name), c)
 }
 
 // Generate implements provider.Provider. Files that Google no longer has, or not for this account, are uploaded again.

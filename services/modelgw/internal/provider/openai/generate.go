@@ -32,6 +32,9 @@ var quirks = exchange.Quirks{
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	if err := m.Check(r.Config); err != nil {
+		return nil, err
+	}
 	if err := m.refuseServers(r); err != nil {
 		return nil, err
 	}
@@ -45,7 +48,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 }
 
 // Check implements provider.Provider.
-func (m *model) Check(*modelv1.GenerateConfig) error { return nil }
+func (m *model) Check(c *modelv1.GenerateConfig) error {
+	return provider.CheckOutputs(Name+"/"+m.served, c)
+}
 
 // chatRequest makes the upstream request for chat completions.
 func (m *model) chatRequest(r *provider.Request) *openaichat.Request {

@@ -115,6 +115,22 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	}
 }
 
+// Outputs other than text and pictures are refused, beside pictures too.
+func TestOtherOutputsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"", byResponses} {
+		p := openAt(t, "http://127.0.0.1:1/v1", "gpt-4o", args)
+		for _, kinds := range [][]*modelv1.Modality{{{Type: "audio"}}, {{Type: "image"}, {Type: "audio"}}} {
+			c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: kinds}}
+			_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c})
+			for _, err := range []error{p.Check(c), err} {
+				assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
+				assert.ErrorContains(t, err, `"audio"`)
+			}
+		}
+	}
+}
+
 // A model takes no options of sampling while it reasons.
 func TestSamplingAndReasoning(t *testing.T) {
 	t.Parallel()

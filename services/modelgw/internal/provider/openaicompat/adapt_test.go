@@ -15,8 +15,11 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
@@ -151,8 +154,8 @@ func TestWhatIsStreamed(t *testing.T) {
 	}
 }
 
-// Mistral's models on Azure take no message of the user after a tool's result, whose text is put into that. Pictures
-// stay where they are, and so does everything for other models.
+// Mistral's models on Azure take no message of the user after a tool's result, whose text is put into that. Messages
+// with other parts stay where they are, and so does everything for other models.
 func TestTheUserAfterAToolOnAzure(t *testing.T) {
 	t.Parallel()
 	failed := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{"c"}, Error: &toolv1.ToolCallError{Message: "late"}}
@@ -178,6 +181,12 @@ func TestTheUserAfterAToolOnAzure(t *testing.T) {
 		assert.JSONEq(t, test.want, string(got), name)
 	}
 	assert.Equal(t, "late", failed.GetError().GetMessage(), "the caller's message is not changed")
+	data := &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: `{"a":1}`}}}
+	p := openAt(t, "azureai", "mistral-large", providertest.ChatServer(t, providertest.Answer{Text: "fine"}), "")
+	_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{
+		failed, {Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(chat.TextPart("Go on."), data)},
+	}, Config: &modelv1.GenerateConfig{}})
+	require.ErrorContains(t, err, "content in a user message", "no part is left out in silence")
 }
 
 // A last message of the assistant is continued, unless extra_body decides.
@@ -318,6 +327,25 @@ func TestPicturesWithTheResponsesAPI(t *testing.T) {
 		var members map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(response.Call.GetRequestJson()), &members))
 		assert.Equal(t, want, string(members["tools"]), service)
+	}
+}
+
+// The Responses API gives pictures beside text, and other outputs are refused. Services that draw none say that the
+// option is not sent.
+func TestOtherOutputsAreRefused(t *testing.T) {
+	t.Parallel()
+	c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}, {Type: "audio"}}}}
+	p := openAt(t, "meta", "m", providertest.ResponsesServer(t), "")
+	_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c})
+	for _, err := range []error{p.Check(c), err} {
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
+		assert.ErrorContains(t, err, `"audio"`)
+	}
+	for _, service := range []string{"perplexity", "groq"} {
+		p := openAt(t, service, "m", "http://127.0.0.1:1", "")
+		require.NoError(t, p.Check(c), service)
+		_, unsent := provider.Sent(p, c)
+		assert.Equal(t, []provider.Unsent{{Option: "modalities", Why: "which does not take it"}}, unsent, service)
 	}
 }
 

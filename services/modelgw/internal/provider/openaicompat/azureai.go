@@ -29,7 +29,7 @@ var azureAI = Service{
 }
 
 // adaptAzure puts a user's text after a tool's result into that result, for models of Mistral, which refuse a message of
-// the user there. One with media stays where it is.
+// the user there. One with other parts stays where it is.
 func adaptAzure(r *dialect.Request) []string {
 	if !mistral.MatchString(strings.ToLower(r.Model)) {
 		return nil
@@ -37,7 +37,7 @@ func adaptAzure(r *dialect.Request) []string {
 	var turns []*modelv1.ChatMessage
 	for _, m := range r.Messages {
 		last := len(turns) - 1
-		if m.GetRole() != modelv1.Role_ROLE_USER || hasMedia(m) || last < 0 || turns[last].GetRole() != modelv1.Role_ROLE_TOOL {
+		if m.GetRole() != modelv1.Role_ROLE_USER || !isText(m) || last < 0 || turns[last].GetRole() != modelv1.Role_ROLE_TOOL {
 			turns = append(turns, m)
 			continue
 		}
@@ -49,6 +49,7 @@ func adaptAzure(r *dialect.Request) []string {
 	return nil
 }
 
-func hasMedia(m *modelv1.ChatMessage) bool {
-	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), func(part *contentv1.Content) bool { return chat.Media(part) != nil })
+// isText reports whether a message has nothing but text.
+func isText(m *modelv1.ChatMessage) bool {
+	return !slices.ContainsFunc(chat.Parts(m.GetContent()), func(part *contentv1.Content) bool { return part.GetText() == nil })
 }

@@ -220,7 +220,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps.Dropped = slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
 		return m.responses == nil && (slices.Contains(m.service.Sampling, option) || option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
 	})
-	if m.responses == nil || m.service.Tools != nil { // such a service has no tool that draws
+	if !m.draws() {
 		caps.Dropped = append(caps.Dropped, "modalities")
 	}
 	if m.emulates {
@@ -230,6 +230,9 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return slices.Contains(caps.Ignored, option) })
 	return caps
 }
+
+// draws reports whether the server is offered the tool that draws images, which a service with tools of its own lacks.
+func (m *model) draws() bool { return m.responses != nil && m.service.Tools == nil }
 
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
@@ -279,8 +282,13 @@ func (m *model) Mode(c *modelv1.GenerateConfig) string {
 
 func isTrue(asked *bool) bool { return asked != nil && *asked }
 
-// Check implements provider.Provider: any call may succeed.
-func (*model) Check(*modelv1.GenerateConfig) error { return nil }
+// Check implements provider.Provider.
+func (m *model) Check(c *modelv1.GenerateConfig) error {
+	if !m.draws() {
+		return nil // The option is not sent.
+	}
+	return provider.CheckOutputs(m.client.Provider+"/"+m.name, c)
+}
 
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }
@@ -294,6 +302,9 @@ var (
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	if err := m.Check(r.Config); err != nil {
+		return nil, err
+	}
 	if m.service.ListsWindows {
 		m.window.ask(ctx, m.client, m.name)
 	}

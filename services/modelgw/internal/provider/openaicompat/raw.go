@@ -63,6 +63,9 @@ func (m *rawModel) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	return all
 }
 
+// Check implements provider.Provider: any call may succeed.
+func (*rawModel) Check(*modelv1.GenerateConfig) error { return nil }
+
 // Generate implements provider.Provider.
 func (m *rawModel) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	prompt, err := rawcompletions.Prompt(r.Messages)
