@@ -153,7 +153,7 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 	c := &modelv1.GenerateConfig{
 		MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, TopK: w.TopK, StopSeqs: dialect.Stops(w.Stop),
 	}
-	if w.Thinking != nil && w.Thinking.Type == "enabled" && w.Thinking.Budget > 0 {
+	if w.Thinking != nil && w.Thinking.Type == ThinkingEnabled && w.Thinking.Budget > 0 {
 		c.ReasoningTokens = &w.Thinking.Budget
 	}
 	if w.OutputConfig != nil {

@@ -34,11 +34,14 @@ type Request struct {
 	Paused []json.RawMessage
 }
 
+// ThinkingEnabled is thinking within a budget.
+const ThinkingEnabled = "enabled"
+
 // Thinking configures the model's thinking before and between its texts.
 type Thinking struct {
-	// Type is `adaptive`, `enabled`, `disabled` or `between_tools`.
+	// Type is `adaptive`, [ThinkingEnabled], `disabled` or `between_tools`.
 	Type string
-	// BudgetTokens bounds the tokens for thinking that is `enabled`.
+	// BudgetTokens bounds the tokens for thinking that is enabled.
 	BudgetTokens int64
 	// Display is how much is shown, such as `summarized`; empty is unset.
 	Display string
@@ -138,7 +141,7 @@ func (e *encoder) thinking() {
 	}
 	e.Object("thinking", func() {
 		e.Body.TextMember("type", t.Type)
-		if t.Type == "enabled" {
+		if t.Type == ThinkingEnabled {
 			e.Body.IntMember("budget_tokens", t.BudgetTokens)
 		}
 		e.Body.TextUnlessEmpty("display", t.Display)

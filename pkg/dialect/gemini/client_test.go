@@ -141,13 +141,15 @@ func TestSignaturesReturnToTheirParts(t *testing.T) {
 // Models without thoughts of their own get those of others as texts, and nothing that only a seal is for.
 func TestThoughtsAreTextsBetweenTags(t *testing.T) {
 	t.Parallel()
-	messages, err := chat.ParseMessages([]byte(`[{"role":"assistant","content":[{"type":"reasoning","reasoning":"hm","signature":"s"},{"type":"text","text":"a"},
+	messages, err := chat.ParseMessages([]byte(`[{"role":"assistant","content":[
+		{"type":"reasoning","reasoning":"hm","signature":"s"},{"type":"text","text":"a"},
 		{"type":"reasoning","reasoning":"c2ln","redacted":true,"internal":{"gemini_function_call_id":"c"}}],
 		"tool_calls":[{"id":"c","function":"f","arguments":{},"type":"function"}]}]`))
 	require.NoError(t, err)
 	body, err := (&gemini.Request{ThinkTags: true, Request: dialect.Request{Messages: messages}}).Append(nil)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"generationConfig":{},"contents":[{"role":"model","parts":[{"text":"<think signature=\"s\">\nhm\n</think>"},{"text":"a"},
+	assert.JSONEq(t, `{"generationConfig":{},"contents":[{"role":"model","parts":[
+		{"text":"<think signature=\"s\">\nhm\n</think>"},{"text":"a"},
 		{"functionCall":{"id":"c","name":"f","args":{}}}]}]}`, string(body))
 }
 

@@ -187,13 +187,21 @@ func TestPartsOfAnAnswer(t *testing.T) {
 		parts []*contentv1.Content
 		want  string
 	}{
-		"one text":         {[]*contentv1.Content{thought, text}, `"a"`},
-		"reasoning alone":  {[]*contentv1.Content{thought}, `""`},
-		"two texts":        {[]*contentv1.Content{text, thought, text}, `[{"type":"text","text":"a"},{"type":"text","text":"a"}]`},
-		"a picture, alone": {[]*contentv1.Content{picture}, `[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"auto"}}]`},
+		"one text":        {[]*contentv1.Content{thought, text}, `"a"`},
+		"reasoning alone": {[]*contentv1.Content{thought}, `""`},
+		"two texts": {
+			[]*contentv1.Content{text, thought, text},
+			`[{"type":"text","text":"a"},{"type":"text","text":"a"}]`,
+		},
+		"a picture, alone": {
+			[]*contentv1.Content{picture},
+			`[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"auto"}}]`,
+		},
 	} {
 		m := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(test.parts...)}
-		body := encodeRequest(t, &openaichat.Request{AnswerParts: true, Request: dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m}}})
+		body := encodeRequest(t, &openaichat.Request{
+			AnswerParts: true, Request: dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m}},
+		})
 		assert.JSONEq(t, `{"model":"m","messages":[{"role":"assistant","content":`+test.want+`}]}`, body, name)
 	}
 }

@@ -106,9 +106,15 @@ func TestATurnOfTheAssistant(t *testing.T) {
 			  {"type":"message","role":"assistant","status":"completed","phase":"final_answer","content":[{"type":"output_text","text":"y",` + text + `}]}]`,
 		},
 		"phases beside tools of the server": {
-			true, `[{"role":"assistant","content":[{"type":"tool_use","tool_type":"code_execution","id":"u","name":"code_interpreter","arguments":"1","result":"1"},{"type":"text","text":"y"}]}]`,
-			`[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"code_interpreter: 1\n\n1",` + text + `}]},
-			  {"type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"y",` + text + `}]}]`,
+			true,
+			`[{"role":"assistant","content":[
+				{"type":"tool_use","tool_type":"code_execution","id":"u","name":"code_interpreter",
+				"arguments":"1","result":"1"},
+				{"type":"text","text":"y"}]}]`,
+			`[{"type":"message","role":"assistant","status":"completed","content":[
+				{"type":"output_text","text":"code_interpreter: 1\n\n1",` + text + `}]},
+			  {"type":"message","role":"assistant","status":"completed","phase":"commentary","content":[
+				{"type":"output_text","text":"y",` + text + `}]}]`,
 		},
 		"a picture": {
 			false, `[{"role":"assistant","content":[{"type":"image","image":"data:image/png;base64,aGk=","detail":"low"}]}]`,

@@ -134,7 +134,8 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		texts, phase = append(texts, part), itsPhase
 	}
 	all := dialect.AnswerParts(m)
-	works := len(m.GetToolCalls()) > 0 || slices.ContainsFunc(all, func(part *contentv1.Content) bool { return part.GetToolUse() != nil })
+	isUse := func(part *contentv1.Content) bool { return part.GetToolUse() != nil }
+	works := len(m.GetToolCalls()) > 0 || slices.ContainsFunc(all, isUse)
 	for _, part := range all {
 		switch part.GetPart().(type) {
 		case *contentv1.Content_Text:

@@ -82,8 +82,9 @@ func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateCon
 // CheckOutputs fails for an output other than images, the only one beside text that an API has. model is its full name.
 func CheckOutputs(model string, c *modelv1.GenerateConfig) error {
 	for _, modality := range c.GetModalities().GetValues() {
-		if modality.GetType() != "image" {
-			return rpcerr.In("config.modalities", rpcerr.CapabilityUnsupported("modality", "%s gives no output of the kind %q", model, modality.GetType()))
+		if kind := modality.GetType(); kind != "image" {
+			unsupported := rpcerr.CapabilityUnsupported("modality", "%s gives no output of the kind %q", model, kind)
+			return rpcerr.In("config.modalities", unsupported)
 		}
 	}
 	return nil

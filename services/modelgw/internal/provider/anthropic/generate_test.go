@@ -387,11 +387,13 @@ func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 // A budget is sent as it is given: the vendor says which ones it takes.
 func TestABudgetOfZeroIsSent(t *testing.T) {
 	t.Parallel()
-	setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "a"})}
+	server := providertest.MessageServer(t, providertest.Answer{Text: "a"})
+	setup := providertest.GoldenSetup{APIKey: "k", BaseURL: server}
 	p, err := open(t, setup).Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
 	require.NoError(t, err)
 	response, err := p.Generate(t.Context(), &provider.Request{
-		Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{ReasoningTokens: new(int64(0))}, Record: provider.RecordAll,
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Record: provider.RecordAll,
+		Config: &modelv1.GenerateConfig{ReasoningTokens: new(int64(0))},
 	})
 	require.NoError(t, err)
 	assert.Contains(t, response.Call.GetRequestJson(), `"thinking":{"type":"enabled","budget_tokens":0,`)

@@ -182,9 +182,9 @@ func (m *model) think(p *plan) error {
 	case control == claude.ByEffort && tokens != nil:
 		return rpcerr.InvalidField("config.reasoning_tokens", "%s does not think within a number of tokens; set reasoning_effort", m.name)
 	case control != claude.ByEffort && tokens != nil && (control == claude.ByBudget || asked == ""):
-		p.Thinking = &format.Thinking{Type: "enabled", BudgetTokens: *tokens}
+		p.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: *tokens}
 	case control == claude.ByBudget && asked != "":
-		p.Thinking = &format.Thinking{Type: "enabled", BudgetTokens: budgets[asked]}
+		p.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: budgets[asked]}
 	case control != claude.ByBudget && asked != "":
 		p.Thinking = &format.Thinking{Type: "adaptive"}
 		c.Effort = new(g.Effort(asked))
@@ -224,7 +224,7 @@ func (m *model) displayed(p *plan) {
 // choose adapts the tool choice to the model: with a thinking budget there is none, and some models cannot be forced.
 func (m *model) choose(p *plan) {
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
-	if p.Thinking != nil && p.Thinking.Type == "enabled" {
+	if p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled {
 		none := p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
 		if (forced || none) && len(p.Tools) > 0 {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s is sent no choice among the tools while it thinks within a budget; it may call any, or none", m.name))

@@ -9,9 +9,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
 // Tools that OpenAI's servers run: https://platform.openai.com/docs/guides/tools.
@@ -61,7 +61,8 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 			}
 		case !m.runsTools():
 		case kind == provider.WebSearch:
-			all[tool.GetName()] = openairesponses.Native{JSON: search(tool), Choice: searchChoice}
+			search := responsesapi.ServerTool(searchTool, tool.GetOptionsJson())
+			all[tool.GetName()] = openairesponses.Native{JSON: search, Choice: searchChoice}
 		case kind == provider.CodeExecution:
 			all[tool.GetName()] = openairesponses.Native{JSON: interpreter(tool), Choice: codeTool}
 		}
@@ -96,19 +97,6 @@ func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*pro
 		response.Warnings = append(response.Warnings, warning)
 	}
 	return response, nil
-}
-
-// search is the server's search, with the options for this provider.
-func search(tool *toolv1.ToolInfo) string {
-	own := &orderedjson.Object{}
-	own.Set("type", searchTool)
-	given, _ := object(tool.GetOptionsJson()).Get(Name)
-	if options, ok := given.(*orderedjson.Object); ok {
-		for name, value := range options.All() {
-			own.Set(name, value)
-		}
-	}
-	return string(orderedjson.Append(nil, own))
 }
 
 // interpreter is the server's interpreter, in a container of its own unless the options name one.

@@ -122,7 +122,8 @@ func TestOtherOutputsAreRefused(t *testing.T) {
 		p := openAt(t, "http://127.0.0.1:1/v1", "gpt-4o", args)
 		for _, kinds := range [][]*modelv1.Modality{{{Type: "audio"}}, {{Type: "image"}, {Type: "audio"}}} {
 			c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: kinds}}
-			_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c})
+			r := &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c}
+			_, err := p.Generate(t.Context(), r)
 			for _, err := range []error{p.Check(c), err} {
 				assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
 				assert.ErrorContains(t, err, `"audio"`)

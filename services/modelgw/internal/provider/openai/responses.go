@@ -11,7 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
@@ -123,13 +122,4 @@ func (m *model) summary(c *modelv1.GenerateConfig) *string {
 		return nil
 	}
 	return responsesapi.Summary(c)
-}
-
-// object reads a JSON object; empty if the document is none.
-func object(document string) *orderedjson.Object {
-	read, err := orderedjson.DecodeObject([]byte(document))
-	if err != nil {
-		return &orderedjson.Object{}
-	}
-	return read
 }

@@ -158,18 +158,25 @@ func TestWhatIsStreamed(t *testing.T) {
 // with other parts stay where they are, and so does everything for other models.
 func TestTheUserAfterAToolOnAzure(t *testing.T) {
 	t.Parallel()
-	failed := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{"c"}, Error: &toolv1.ToolCallError{Message: "late"}}
-	look := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(chat.ImagePart("data:image/png;base64,aGk="))}
+	failed := &modelv1.ChatMessage{
+		Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{"c"}, Error: &toolv1.ToolCallError{Message: "late"},
+	}
+	picture := chat.ImagePart("data:image/png;base64,aGk=")
+	look := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(picture)}
 	for name, test := range map[string]struct {
 		model string
 		after *modelv1.ChatMessage
 		want  string
 	}{
-		"Mistral's":   {"Mistral-large", chat.User(" Go on."), `["Error: late Go on."]`},
-		"a picture":   {"mistral-large", look, `["Error: late",[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"auto"}}]]`},
+		"Mistral's": {"Mistral-large", chat.User(" Go on."), `["Error: late Go on."]`},
+		"a picture": {
+			"mistral-large", look,
+			`["Error: late",[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"auto"}}]]`,
+		},
 		"another one": {"phi-4", chat.User(" Go on."), `["Error: late"," Go on."]`},
 	} {
-		members, _ := sent(t, "azureai", test.model, &provider.Request{Messages: []*modelv1.ChatMessage{failed, test.after}})
+		r := &provider.Request{Messages: []*modelv1.ChatMessage{failed, test.after}}
+		members, _ := sent(t, "azureai", test.model, r)
 		var messages []struct{ Content json.RawMessage }
 		require.NoError(t, json.Unmarshal(members["messages"], &messages))
 		var contents []json.RawMessage
@@ -318,11 +325,16 @@ func TestTheFormatOfAService(t *testing.T) {
 // are messages of the user for each, as with chat completions.
 func TestPicturesWithTheResponsesAPI(t *testing.T) {
 	t.Parallel()
-	c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image", OptionsJson: `{"openai":{"quality":"low"}}`}}}}
-	for service, want := range map[string]string{"meta": `[{"type":"image_generation","quality":"low"}]`, "perplexity": ""} {
+	c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{
+		Values: []*modelv1.Modality{{Type: "image", OptionsJson: `{"openai":{"quality":"low"}}`}},
+	}}
+	for service, want := range map[string]string{
+		"meta": `[{"type":"image_generation","quality":"low"}]`, "perplexity": "",
+	} {
 		p := openAt(t, service, "m", providertest.ResponsesServer(t, providertest.Answer{Text: "fine"}), "")
 		assert.False(t, p.Capabilities().Features.GetToolResultImages(), service)
-		response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c, Record: provider.RecordAll})
+		r := &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c, Record: provider.RecordAll}
+		response, err := p.Generate(t.Context(), r)
 		require.NoError(t, err, service)
 		var members map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(response.Call.GetRequestJson()), &members))
@@ -334,7 +346,9 @@ func TestPicturesWithTheResponsesAPI(t *testing.T) {
 // option is not sent.
 func TestOtherOutputsAreRefused(t *testing.T) {
 	t.Parallel()
-	c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}, {Type: "audio"}}}}
+	c := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{
+		Values: []*modelv1.Modality{{Type: "image"}, {Type: "audio"}},
+	}}
 	p := openAt(t, "meta", "m", providertest.ResponsesServer(t), "")
 	_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c})
 	for _, err := range []error{p.Check(c), err} {

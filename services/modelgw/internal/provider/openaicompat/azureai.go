@@ -28,8 +28,8 @@ var azureAI = Service{
 	Full: map[int][]string{http.StatusBadRequest: {"maximum context length"}}, OwnStops: true,
 }
 
-// adaptAzure puts a user's text after a tool's result into that result, for models of Mistral, which refuse a message of
-// the user there. One with other parts stays where it is.
+// adaptAzure puts a user's text after a tool's result into that result, for models of Mistral, which refuse a message
+// of the user there. One with other parts stays where it is.
 func adaptAzure(r *dialect.Request) []string {
 	if !mistral.MatchString(strings.ToLower(r.Model)) {
 		return nil
@@ -37,7 +37,8 @@ func adaptAzure(r *dialect.Request) []string {
 	var turns []*modelv1.ChatMessage
 	for _, m := range r.Messages {
 		last := len(turns) - 1
-		if m.GetRole() != modelv1.Role_ROLE_USER || !isText(m) || last < 0 || turns[last].GetRole() != modelv1.Role_ROLE_TOOL {
+		follows := last >= 0 && turns[last].GetRole() == modelv1.Role_ROLE_TOOL
+		if !follows || m.GetRole() != modelv1.Role_ROLE_USER || !isText(m) {
 			turns = append(turns, m)
 			continue
 		}
@@ -51,5 +52,6 @@ func adaptAzure(r *dialect.Request) []string {
 
 // isText reports whether a message has nothing but text.
 func isText(m *modelv1.ChatMessage) bool {
-	return !slices.ContainsFunc(chat.Parts(m.GetContent()), func(part *contentv1.Content) bool { return part.GetText() == nil })
+	isOther := func(part *contentv1.Content) bool { return part.GetText() == nil }
+	return !slices.ContainsFunc(chat.Parts(m.GetContent()), isOther)
 }

@@ -45,7 +45,8 @@ type rawModel struct {
 func (m *rawModel) Capabilities() provider.Capabilities {
 	chats := m.model.Capabilities()
 	return provider.Capabilities{
-		ConnectionKey: chats.ConnectionKey, MergeUser: chats.MergeUser, MergeAssistant: chats.MergeAssistant, MergeSystem: chats.MergeSystem,
+		ConnectionKey: chats.ConnectionKey,
+		MergeUser:     chats.MergeUser, MergeAssistant: chats.MergeAssistant, MergeSystem: chats.MergeSystem,
 		Ignored: rawcompletions.Ignored, Dropped: rawcompletions.Dropped,
 		Features: &modelv1.Capabilities{}, Server: m.client.BaseURL,
 	}

@@ -85,7 +85,9 @@ func TestARawAnswer(t *testing.T) {
 func TestOptionsOfARawPrompt(t *testing.T) {
 	t.Parallel()
 	const options = `{"max_tokens": 9, "top_p": 0.9, "temperature": 0.5, "stop_seqs": ["END"], "frequency_penalty": 0.1, "presence_penalty": 0.2, "seed": 7,
-		"num_choices": 2, "logprobs": true, "top_logprobs": 3, "prompt_logprobs": 2, "extra_body": {"echo": true, "metadata": {"a": 1}}, "top_k": 4, "reasoning_effort": "low"}`
+		"num_choices": 2, "logprobs": true, "top_logprobs": 3, "prompt_logprobs": 2,
+		"extra_body": {"echo": true, "metadata": {"a": 1}},
+		"top_k": 4, "reasoning_effort": "low"}`
 	c, err := chat.ParseConfig([]byte(options))
 	require.NoError(t, err)
 	var asked map[string]json.RawMessage

@@ -45,7 +45,7 @@ func New(r dialect.Request, asked *bool) *openairesponses.Request {
 		request.Choice = nil // The choice is among the tools here, and auto is the default.
 	}
 	if options, drawn := chat.ImageOutput(r.Config); drawn {
-		request.ImageTool = imageTool(options)
+		request.ImageTool = ServerTool("image_generation", options)
 	}
 	if !Stores(r.Config, asked) {
 		request.SealReasoning = true
@@ -55,10 +55,11 @@ func New(r dialect.Request, asked *bool) *openairesponses.Request {
 	return request
 }
 
-// imageTool is the server's tool that draws images, with OpenAI's options.
-func imageTool(optionsJSON string) string {
+// ServerTool is a tool of the server as JSON: its type, and the options that a document, of options by provider, has
+// for OpenAI.
+func ServerTool(kind, optionsJSON string) string {
 	tool := &orderedjson.Object{}
-	tool.Set("type", "image_generation")
+	tool.Set("type", kind)
 	if given, err := orderedjson.DecodeObject([]byte(optionsJSON)); err == nil {
 		own, _ := given.Get("openai")
 		if options, ok := own.(*orderedjson.Object); ok {

@@ -197,7 +197,10 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) (all []provider.Unsent) {
 }
 
 // dropped are options that the API does not have, and that shape no more than how an answer is made.
-var dropped = slices.DeleteFunc(append(slices.Clone(chatapi.Dropped), "modalities", "extra_headers", "reasoning_history"), func(option string) bool { return option == "best_of" })
+var dropped = slices.DeleteFunc(
+	append(slices.Clone(chatapi.Dropped), "modalities", "extra_headers", "reasoning_history"),
+	func(option string) bool { return option == "best_of" },
+)
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
