@@ -148,7 +148,10 @@ rm -f headless; (setsid python3 headless.py >/dev/null 2>&1 &); until [ -s headl
 
 // ends: how commands end, and what they leave.
 func ends(t *testing.T, h Harness) {
-	b := newBox(t, h.New(t, t.TempDir()), func(s *driver.Spec) { s.Limits.MemoryBytes = 512 << 20 })
+	b := newBox(t, h.New(t, t.TempDir()), func(s *driver.Spec) {
+		s.Limits.MemoryBytes = 512 << 20
+		s.Limits.PIDs = 1024 // Chains make zombies faster than a busy machine lets the guest reap them.
+	})
 	t.Run("a timeout ends the whole tree", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
