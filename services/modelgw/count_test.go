@@ -110,3 +110,20 @@ func TestACountThatFailsIsNotEstimated(t *testing.T) {
 	err = ask("google/gemini-2.5-flash")
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID), "%v", err)
 }
+
+// A server that counts no tokens is no failure.
+func TestTokensAreEstimatedWhereTheServerCountsNone(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.OpenAI.APIKey, c.OpenAI.BaseURL, c.OpenAI.ResponsesAPI = config.NewSecret("k"), server.URL, new(true)
+	})
+	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+		Parent: project, Model: "openai/gpt-5", Messages: []*modelv1.ChatMessage{chat.User("hello"), chat.User("world")}, Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+	})
+	require.NoError(t, err)
+	assert.True(t, count.GetEstimated())
+	assert.EqualValues(t, 3, count.GetMessageTokens())
+	assert.Positive(t, count.GetToolTokens())
+}

@@ -87,8 +87,8 @@ func TestTokensOfGeminiAreCountedByTheVendorOrEstimated(t *testing.T) {
 	body := `{"generateContentRequest":{ "model":"models/google/gemini-2.5-flash",` + turn + `}}`
 	assert.Equal(t, `{"totalTokens": 42}`, read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:countTokens", body)))
 	assert.Equal(t, strings.Replace(body, "google/", "", 1), string(waittest.For(t, v.body, "the body that reaches the vendor")))
-	assert.JSONEq(t, `{"totalTokens": 2}`, read(t, g.post(t, geminiPath+"mockllm/m:countTokens", `{`+turn+`}`)))
-	assert.JSONEq(t, `{"totalTokens": 2}`, read(t, g.post(t, geminiPath+"mockllm/m:countTokens", `{"generateContentRequest":{`+turn+`}}`)))
+	assert.JSONEq(t, `{"totalTokens": 3}`, read(t, g.post(t, geminiPath+"mockllm/m:countTokens", `{`+turn+`}`)))
+	assert.JSONEq(t, `{"totalTokens": 3}`, read(t, g.post(t, geminiPath+"mockllm/m:countTokens", `{"generateContentRequest":{`+turn+`}}`)))
 	assert.Zero(t, g.spent(t), "counting costs nothing")
 }
 
@@ -327,7 +327,7 @@ func TestThePathSaysWhoseMethodItIs(t *testing.T) {
 	for _, path := range []string{"mockllm/a%0Ab:countTokens", "mockllm/model:countTokens"} {
 		answer := g.post(t, "/v1/models/"+path, question)
 		assert.Equal(t, http.StatusOK, answer.StatusCode, path)
-		assert.JSONEq(t, `{"totalTokens":2}`, read(t, answer), path)
+		assert.JSONEq(t, `{"totalTokens":3}`, read(t, answer), path)
 	}
 	for header, want := range map[string]string{"X": `"id":"mockllm/ft:a:org::b","object":"model"`, "X-Goog-Api-Client": `"name":"models/mockllm/ft:a:org::b"`, "Anthropic-Version": `"type":"model"`} {
 		assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models/mockllm/ft:a:org::b", "", header, "x")), want)

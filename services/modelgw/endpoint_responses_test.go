@@ -34,6 +34,17 @@ func TestResponsesGoThroughUntouched(t *testing.T) {
 	assert.Equal(t, int64(7), g.spent(t))
 }
 
+func TestTokensOfResponsesAreCountedByTheVendorOrEstimated(t *testing.T) {
+	t.Parallel()
+	const path = responsesPath + "/input_tokens"
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"object":"response.input_tokens","input_tokens": 42}`))
+	g := serveWeb(t, v, throughResponses)
+	assert.Equal(t, `{"object":"response.input_tokens","input_tokens": 42}`, read(t, g.post(t, path, `{"model":"openai/gpt-5","input":"q"}`)))
+	assert.Equal(t, path, waittest.For(t, v.asked, "the request that reaches the vendor").URL.Path)
+	assert.JSONEq(t, `{"object":"response.input_tokens","input_tokens":3}`, read(t, g.post(t, path, `{"model":"mockllm/m","input":[{"role":"user","content":"hello"},{"role":"user","content":"world"}]}`)))
+	assert.Zero(t, g.spent(t), "counting costs nothing")
+}
+
 func TestAStreamOfResponsesIsCounted(t *testing.T) {
 	t.Parallel()
 	const stream = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"status\":\"in_progress\"}}\n\n" +

@@ -306,7 +306,7 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 	require.ErrorContains(t, err, `no script "nowhere" is configured`, "what a model's arguments name is looked at")
 	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "mockllm/model", Messages: ask("", "12345678").Messages})
 	require.NoError(t, err)
-	assert.Equal(t, int64(2), count.GetMessageTokens())
+	assert.Equal(t, int64(3), count.GetMessageTokens())
 	assert.True(t, count.GetEstimated())
 	batches, err := g.batches.ListBatches(t.Context(), &modelv1.ListBatchesRequest{Parent: project})
 	require.NoError(t, err)

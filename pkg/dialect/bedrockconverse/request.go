@@ -52,11 +52,15 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Converse API")}
+	e := r.encoder(dst)
 	e.Body.BeginObject()
 	e.members()
 	e.Body.EndObject()
 	return e.Written()
+}
+
+func (r *Request) encoder(dst []byte) *encoder {
+	return &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Converse API")}
 }
 
 // encoder writes one request.
@@ -76,21 +80,35 @@ func ofInference(member string) bool { return slices.Contains(inferenceMembers, 
 
 // members writes the members of the request, the conversation first.
 func (e *encoder) members() {
+	e.conversation()
+	e.Object("inferenceConfig", e.inference)
+	e.tools()
+	if schema := e.Config.GetResponseSchema(); schema != nil {
+		e.Object("outputConfig", func() { e.output(schema) })
+	}
+	e.fields()
+	e.Further(func(member string) bool { return !ofInference(member) })
+}
+
+// conversation writes the messages, those of the system apart.
+func (e *encoder) conversation() {
 	e.Member("messages", e.turns)
 	if system := e.instructions(); len(system) > 0 {
 		e.Member("system", func() { e.system(system) })
 	}
-	e.Object("inferenceConfig", e.inference)
+}
+
+func (e *encoder) tools() {
 	if len(e.Tools) > 0 && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
 		e.Object("toolConfig", e.toolConfig)
 	}
-	if schema := e.Config.GetResponseSchema(); schema != nil {
-		e.Object("outputConfig", func() { e.output(schema) })
-	}
+}
+
+// fields writes what the model alone takes.
+func (e *encoder) fields() {
 	if !e.Fields.isZero() {
 		e.Member("additionalModelRequestFields", func() { e.Fields.write(e.Body) })
 	}
-	e.Further(func(member string) bool { return !ofInference(member) })
 }
 
 // inference writes the options of the configuration that are set.

@@ -203,7 +203,7 @@ func TestOfficialClientsTalkToAnyModel(t *testing.T) {
 			assert.Equal(t, object{
 				"text": []any{"hello there", "completed", true}, "stream": []any{"hello there", "completed", true},
 				"tools":          []any{"add", object{"x": 1.0, "y": 2.0}, "it is 3"},
-				"streamed tools": object{"x": 1.0, "y": 2.0}, "image": "a picture",
+				"streamed tools": object{"x": 1.0, "y": 2.0}, "image": "a picture", "count": true,
 				"404":    []any{"NotFoundError", 404.0, "invalid_request_error", true},
 				"400":    []any{"BadRequestError", 400.0, "invalid_request_error", true},
 				"429":    []any{"RateLimitError", 429.0, "rate_limit_error", true},

@@ -119,6 +119,8 @@ def with_responses(url, token, model):
     answer = ask("hi", max_output_tokens=100)
     out["text"] = [answer.output_text, answer.status, answer.usage.total_tokens > 0]
 
+    out["count"] = client.responses.input_tokens.count(model=model, input="hi").input_tokens > 0
+
     with client.responses.stream(model=model, input="hi") as stream:
         text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
         whole = stream.get_final_response()

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -17,8 +18,9 @@ import (
 // countTimeout bounds the questions for one number of tokens together.
 const countTimeout = 30 * time.Second
 
-// CountTokens counts the tokens of a request: as the provider counts them if its API does so, else by an estimate. A
-// model whose arguments are invalid counts nothing. A provider that fails to count is an error, never an estimate.
+// CountTokens counts the tokens of a request: as the provider counts them if its API does so for the model, else by an
+// estimate. A model whose arguments are invalid counts nothing. A provider that fails to count is an error, never an
+// estimate.
 func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
@@ -43,9 +45,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	model = model.Pick(generate.Beginning(messages), nil, nil)
 	counter, counts := model.Provider.(provider.TokenCounter)
 	if !counts || len(messages)+len(r.GetTools()) == 0 {
-		return &modelv1.CountTokensResponse{
-			MessageTokens: tokens.Messages(messages), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
-		}, nil
+		return estimate(messages, r.GetTools()), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -59,10 +59,18 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if len(messages) > 0 {
 		answer.MessageTokens = max(1, n.of(messages, r.GetTools())-answer.GetToolTokens())
 	}
-	if n.err != nil {
+	switch {
+	case errors.Is(n.err, provider.ErrCountsNone):
+		return estimate(messages, r.GetTools()), nil
+	case n.err != nil:
 		return nil, provider.RPC(n.err)
+	default:
+		return answer, nil
 	}
-	return answer, nil
+}
+
+func estimate(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) *modelv1.CountTokensResponse {
+	return &modelv1.CountTokensResponse{MessageTokens: tokens.Messages(messages), ToolTokens: tokens.Tools(tools), Estimated: true}
 }
 
 // count asks a provider for numbers of tokens. APIs count requests, with all their parts: what tools add is the

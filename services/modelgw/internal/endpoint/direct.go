@@ -172,7 +172,7 @@ func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outc
 
 // send posts the request.
 func (r *relay) send(ctx context.Context) (*http.Response, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.upstream.URL+r.below, r.body.reader())
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, provider.Below(r.upstream.URL, r.below), r.body.reader())
 	if err != nil {
 		return nil, err
 	}

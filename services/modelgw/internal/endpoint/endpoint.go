@@ -179,6 +179,7 @@ func (e *Endpoints) routes() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", always(chatCompletions), e.generate},
 		{http.MethodPost, "/v1/responses", always(responses), e.generate},
+		{http.MethodPost, "/v1/responses/input_tokens", always(responses), e.count},
 		{http.MethodPost, "/v1/messages", always(messages), e.generate},
 		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},

@@ -18,8 +18,10 @@ type format struct {
 	dialect.Codec
 	// about is the codec's description of the format.
 	about dialect.Format
-	// counter counts tokens; nil if the format has no request for it.
-	counter dialect.TokenCounter
+	// counter counts tokens, nil if the format has no request for it. The request goes to counting, below the address of
+	// others, or to a method of the model.
+	counter  dialect.TokenCounter
+	counting string
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner
 	modelPrefix string
@@ -100,6 +102,8 @@ var chatCompletions = &format{
 var responses = &format{
 	Codec:    openairesponses.Codec{},
 	about:    openairesponses.Codec{}.Format(),
+	counter:  openairesponses.Codec{},
+	counting: "/input_tokens",
 	scanner:  newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, tiers, postponed),
 	mode:     tierOf,
 	idHeader: "X-Request-Id",
@@ -113,6 +117,7 @@ var messages = &format{
 	Codec:    anthropic.Codec{},
 	about:    anthropic.Codec{}.Format(),
 	counter:  anthropic.Codec{},
+	counting: "/count_tokens",
 	scanner:  newScanner(inBody, anthropic.Codec{}.Format().OutputBounds, []string{"speed", "inference_geo"}, nil),
 	mode:     anthropic.Mode,
 	idHeader: "Request-Id",

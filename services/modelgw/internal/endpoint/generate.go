@@ -40,7 +40,7 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 // takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
-	below := cmp.Or(x.address.below(), "/count_tokens")
+	below := cmp.Or(x.address.below(), x.counting)
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
 		model := r.model
 		if model.HasKeys() {

@@ -42,7 +42,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		brokenOff := false
 		r.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
 			brokenOff = true
-			input := c.Tokens() + tokens.Tools(c.Tools)
+			input := c.Tokens() + tokens.RoughTools(c.Tools)
 			o.unfinished = chat.AddUsage(o.unfinished, Unfinished(said, input, pieces))
 		}
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {

@@ -206,10 +206,10 @@ func (c *Call) guess(output *modelv1.ModelOutput) *modelv1.ModelUsage {
 		}
 		said = append(said, choice.GetMessage())
 	}
-	return Unfinished(nil, c.Tokens()+tokens.Tools(c.Tools), tokens.Messages(said))
+	return Unfinished(nil, c.Tokens()+tokens.RoughTools(c.Tools), tokens.Rough(said))
 }
 
 // estimate returns the most tokens that a call is likely to take.
 func (c *Call) estimate() int64 {
-	return chat.SumTokens(c.UnreadTokens, c.Tokens(), tokens.Tools(c.Tools), c.Config.GetMaxTokens())
+	return chat.SumTokens(c.UnreadTokens, c.Tokens(), tokens.RoughTools(c.Tools), c.Config.GetMaxTokens())
 }

@@ -50,7 +50,7 @@ func (c *Conversation) Tokens() int64 {
 	if c.Count != nil {
 		return c.Count.Tokens()
 	}
-	return tokens.Messages(c.Messages)
+	return tokens.Rough(c.Messages)
 }
 
 // Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored, nor an address that

@@ -70,9 +70,13 @@ type Moded interface {
 
 // TokenCounter is a provider whose API counts the tokens of a request on demand.
 type TokenCounter interface {
-	// CountTokens asks how many tokens of input a request has, tools included. Its errors are those of Generate.
+	// CountTokens asks how many tokens of input a request has, tools included. Its errors are those of Generate, and
+	// ErrCountsNone.
 	CountTokens(ctx context.Context, r *Request) (int64, error)
 }
+
+// ErrCountsNone is the error of a TokenCounter where the model, or the server that it is at, counts no tokens.
+var ErrCountsNone = errors.New("the server counts no tokens")
 
 // Compactor is a provider whose API shortens conversations on demand, for the models whose features say so.
 type Compactor interface {

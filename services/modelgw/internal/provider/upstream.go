@@ -2,6 +2,7 @@ package provider
 
 import (
 	"net/http"
+	"strings"
 )
 
 // Upstream is an API that takes requests in a vendor's format byte for byte: where to send them, and on whose account.
@@ -22,4 +23,17 @@ type Upstream struct {
 	Refused func(status int, header http.Header, body []byte) *Error
 	// Sealer is who reads the seals of this API's reasoning; empty: that of the model's capabilities.
 	Sealer string
+}
+
+// Below returns the address of a path below an address. Each may have a query, of which the new one has both.
+func Below(address, path string) string {
+	address, query, asked := strings.Cut(address, "?")
+	path, more, wanted := strings.Cut(path, "?")
+	if address += path; !asked && !wanted {
+		return address
+	}
+	if asked && wanted {
+		query += "&"
+	}
+	return address + "?" + query + more
 }

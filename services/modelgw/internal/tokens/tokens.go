@@ -1,6 +1,7 @@
-// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. Text
-// counts a token for four characters; media counts its common cost by kind and size. An estimate is for limits and
-// displays, never for a bill.
+// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. An estimate
+// is for limits and displays, never for a bill. Media count their common cost by kind and size, and text in one of two
+// ways: by a tokenizer, for those who ask how many tokens something is, and a token for four characters ([Rough],
+// [Count]), for what is estimated of each call, of which a tokenizer would take most of the time.
 package tokens
 
 import (
@@ -8,21 +9,43 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 const charactersPerToken = 4
 
-// Text estimates a text; never less than 1.
-func Text(text string) int64 { return estimate(utf8.RuneCountInString(text)) }
-
-func estimate(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
-
 // Messages estimates the tokens of messages, their media included; never less than 1. Texts count as if each were on a
 // line of its own.
 func Messages(messages []*modelv1.ChatMessage) int64 {
+	var all []string
+	media := int64(0)
+	for _, m := range messages {
+		media += read(m, func(text string) { all = append(all, text) })
+	}
+	if text := strings.Join(all, "\n"); text != "" {
+		return Text(text) + media
+	}
+	return max(1, media)
+}
+
+// Tools estimates the definitions of tools; zero when there are none.
+func Tools(tools []*toolv1.ToolInfo) int64 {
+	if len(tools) == 0 {
+		return 0
+	}
+	var w jsonwrite.Writer
+	for _, tool := range tools {
+		openai.WriteFunction(&w, tool, nil, nil)
+	}
+	return Text(w.String())
+}
+
+// Rough is [Messages] in a moment: it counts characters.
+func Rough(messages []*modelv1.ChatMessage) int64 {
 	var c Count
 	for _, m := range messages {
 		c = c.And(Of(m))
@@ -30,7 +53,17 @@ func Messages(messages []*modelv1.ChatMessage) int64 {
 	return c.Tokens()
 }
 
-// Count is the content of messages that an estimate needs, so that a growing conversation is counted from its new
+// RoughTools is [Tools] in a moment: it counts characters.
+func RoughTools(tools []*toolv1.ToolInfo) int64 {
+	if len(tools) == 0 {
+		return 0
+	}
+	return rough(utf8.RuneCount(chat.ToolsJSON(tools)))
+}
+
+func rough(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
+
+// Count is the content of messages that a rough estimate needs, so that a growing conversation is counted from its new
 // messages alone. The zero Count is that of none.
 type Count struct {
 	characters int // each text with a line break
@@ -40,24 +73,8 @@ type Count struct {
 // Of counts a message.
 func Of(m *modelv1.ChatMessage) Count {
 	var c Count
-	if list := m.GetContent().GetList(); list != nil {
-		for _, part := range list.GetParts() {
-			c.add(textsOf(part)...)
-			c.media += Media(part)
-		}
-	} else {
-		c.add(m.GetContent().GetText())
-	}
-	for _, call := range m.GetToolCalls() {
-		c.add(call.GetFunction(), call.GetArgumentsJson())
-	}
+	c.media = read(m, func(text string) { c.characters += 1 + utf8.RuneCountInString(text) })
 	return c
-}
-
-func (c *Count) add(texts ...string) {
-	for _, text := range texts {
-		c.characters += 1 + utf8.RuneCountInString(text)
-	}
 }
 
 // And returns the count of the messages of both.
@@ -65,34 +82,43 @@ func (c Count) And(more Count) Count {
 	return Count{characters: c.characters + more.characters, media: c.media + more.media}
 }
 
-// Tokens returns the estimate.
-func (c Count) Tokens() int64 { return estimate(c.characters-1) + c.media } // no line break before the first text
+// Tokens returns the rough estimate.
+func (c Count) Tokens() int64 { return rough(c.characters-1) + c.media } // no line break before the first text
 
-// textsOf returns the counted text of a part: of reasoning only the summary, of opaque content nothing.
-func textsOf(part *contentv1.Content) []string {
-	switch p := part.GetPart().(type) {
-	case *contentv1.Content_Text:
-		return []string{p.Text.GetText()}
-	case *contentv1.Content_Reasoning:
-		if summary := p.Reasoning.GetSummary(); summary != "" {
-			return []string{summary}
+// read gives the texts of a message that count, and returns the tokens of its media. Of reasoning only the summary
+// counts, of opaque content nothing.
+func read(m *modelv1.ChatMessage, text func(string)) (media int64) {
+	if list := m.GetContent().GetList(); list != nil {
+		for _, part := range list.GetParts() {
+			readPart(part, text)
+			media += Media(part)
 		}
-	case *contentv1.Content_ToolUse:
-		texts := []string{p.ToolUse.GetName(), p.ToolUse.GetArguments(), p.ToolUse.GetResult()}
-		if fault := p.ToolUse.GetError(); fault != "" {
-			texts = append(texts, fault)
-		}
-		return texts
+	} else {
+		text(m.GetContent().GetText())
 	}
-	return nil
+	for _, call := range m.GetToolCalls() {
+		text(call.GetFunction())
+		text(call.GetArgumentsJson())
+	}
+	return media
 }
 
-// Tools estimates the definitions of tools; zero when there are none.
-func Tools(tools []*toolv1.ToolInfo) int64 {
-	if len(tools) == 0 {
-		return 0
+func readPart(part *contentv1.Content, text func(string)) {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		text(p.Text.GetText())
+	case *contentv1.Content_Reasoning:
+		if summary := p.Reasoning.GetSummary(); summary != "" {
+			text(summary)
+		}
+	case *contentv1.Content_ToolUse:
+		text(p.ToolUse.GetName())
+		text(p.ToolUse.GetArguments())
+		text(p.ToolUse.GetResult())
+		if fault := p.ToolUse.GetError(); fault != "" {
+			text(fault)
+		}
 	}
-	return Text(string(chat.ToolsJSON(tools)))
 }
 
 // The cost of media, also if its size in bytes is unknown since it is not inline.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
@@ -21,14 +22,29 @@ func TestGoldenTokenCount(t *testing.T) {
 		case "count_media":
 			t.Equal(c.At("expect"), tokens.Media(media(t, c).GetContent().GetList().GetParts()[0]))
 		case "count_text":
-			text, _ := c.At("input").(string)
-			t.Equal(c.At("expect", "estimate"), tokens.Text(text))
+			t.Equal(c.At("expect", "estimate"), tokens.Text(text(c)))
 		case "count_messages":
 			t.Equal(c.At("expect"), tokens.Messages(conversation(t, c.At("input", "messages"))))
+		case "count_tools":
+			document, err := json.Marshal(c.At("input"))
+			require.NoError(t, err)
+			given, err := chattest.Tools(document)
+			require.NoError(t, err)
+			t.Equal(c.At("expect"), tokens.Tools(given))
 		default:
 			t.Skipf("no driver for %q", c.Op())
 		}
 	})
+}
+
+// text is the text of a case, which may be written as a repetition.
+func text(c goldentest.Case) string {
+	if unit, repeated := c.At("input", "repeat").(string); repeated {
+		n, _ := c.At("input", "times").(json.Number).Int64()
+		return strings.Repeat(unit, int(n))
+	}
+	given, _ := c.At("input").(string)
+	return given
 }
 
 // conversation is the messages of a case: a list, or the text of a user.
@@ -74,7 +90,24 @@ func TestAConversationIsCountedByItsTexts(t *testing.T) {
 	m := chat.Assistant("", chat.Call("id", "four", `{"a":12345}`))
 	m.Content = chat.ListContent(chat.TextPart("12345678"), chat.ReasoningPart("not counted"), chat.ImagePart("data:image/png;base64,AAAA"))
 	// "12345678\nfour\n{"a":12345}" is 25 characters; the image costs what images cost.
-	assert.Equal(t, int64(25/4+765), tokens.Messages([]*modelv1.ChatMessage{m}))
+	assert.Equal(t, int64(25/4+765), tokens.Rough([]*modelv1.ChatMessage{m}))
+	assert.Equal(t, int64(1), tokens.Rough(nil))
 	assert.Equal(t, int64(1), tokens.Messages(nil))
 	assert.Zero(t, tokens.Tools(nil))
+}
+
+func TestALongTextIsTakenToBeLikeItsBeginning(t *testing.T) {
+	t.Parallel()
+	const sentence = "Ünïcödé wörds, and 世界. "
+	short, long := strings.Repeat(sentence, 20_000), strings.Repeat(sentence, 40_000) // of more than 1 MiB only the second
+	whole := 2 * tokens.Text(short)
+	assert.InEpsilon(t, whole, tokens.Text(long), 0.001)
+	assert.InEpsilon(t, whole, tokens.Messages([]*modelv1.ChatMessage{chat.User(long[:len(long)/2]), chat.User(long[len(long)/2:])}), 0.001)
+}
+
+func TestAWordWithoutEndIsCounted(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"x", " ", "\n", "世", "\xff", "!"} {
+		assert.Positive(t, tokens.Text(strings.Repeat(unit, 1<<16/len(unit))), "%q", unit)
+	}
 }

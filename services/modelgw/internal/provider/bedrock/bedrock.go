@@ -94,6 +94,8 @@ type model struct {
 	access *bedrockaccess.Access
 	// noStream is set once the account's rights have not sufficed for a stream.
 	noStream atomic.Bool
+	// countsNone is set once the server has not counted tokens of the model.
+	countsNone atomic.Bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -110,11 +112,6 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// path is the path of an operation on the model.
-func (m *model) path(operation string) string {
-	return "/model/" + awsauth.Segment(string(m.name)) + "/" + operation
 }
 
 // unused are the model arguments that are set and not used.

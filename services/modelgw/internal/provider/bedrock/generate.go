@@ -63,9 +63,16 @@ func isDenied(err error) bool {
 
 // attempt makes one request.
 func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*provider.Response, error) {
-	x, call, err := m.target(ctx, p.Stream)
+	operation := "converse"
+	if p.Stream {
+		operation = "converse-stream"
+	}
+	x, call, err := m.target(ctx, string(m.name), operation)
 	if err != nil {
 		return nil, err
+	}
+	if call.Stream = p.Stream; p.Stream {
+		call.Header.Set("Accept", "application/vnd.amazon.eventstream")
 	}
 	response, err := x.Do(ctx, r, call, p.Append)
 	if failure, ok := provider.As(err); ok && failure.Auth {
@@ -74,19 +81,15 @@ func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*pro
 	return response, err
 }
 
-// target returns the exchange with the account's credentials of now, and where it posts to.
-func (m *model) target(ctx context.Context, stream bool) (*exchange.Exchange, *exchange.Call, error) {
+// target returns the exchange with the account's credentials of now, and where it posts to for an operation on a model.
+func (m *model) target(ctx context.Context, model, operation string) (*exchange.Exchange, *exchange.Call, error) {
 	to, err := m.access.Target(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	x := &exchange.Exchange{Codec: to.Codec(format.Codec{}), HTTP: to.HTTP, Provider: Name, Quirks: quirks}
-	operation := "converse"
-	if stream {
-		operation = "converse-stream"
-		to.Header.Set("Accept", "application/vnd.amazon.eventstream")
-	}
-	return x, &exchange.Call{URL: to.Endpoint + m.path(operation), Header: to.Header, Model: string(m.name), Stream: stream}, nil
+	url := to.Endpoint + "/model/" + awsauth.Segment(model) + "/" + operation
+	return x, &exchange.Call{URL: url, Header: to.Header, Model: string(m.name)}, nil
 }
 
 // nameIn names the model in an output: the format names it only where a prompt router has chosen it.

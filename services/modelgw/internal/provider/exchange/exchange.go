@@ -191,13 +191,14 @@ func (x *Exchange) Count(ctx context.Context, call *Call, encode func(dst []byte
 	read, err := transport.Read(answer, transport.MaxErrorBytes)
 	defer read.Release()
 	if answer.StatusCode != http.StatusOK { // If it breaks off, the received part counts.
-		return 0, x.failure(answer.StatusCode, answer.Header, x.Codec.DecodeError(read.Bytes))
+		return 0, x.Refused(answer.StatusCode, answer.Header, read.Bytes)
 	}
 	if err != nil {
 		return 0, x.broken(ctx, err)
 	}
 	tokens, err := counter.DecodeCountResponse(read.Bytes)
 	if said, ok := errors.AsType[*dialect.Error](err); ok {
+		x.complete(said, answer.Header)
 		return 0, x.failure(cmp.Or(said.Status, answer.StatusCode), answer.Header, said)
 	}
 	if err != nil {
@@ -357,10 +358,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	if status == http.StatusOK {
 		status, mayStop = cmp.Or(said.Status, status), true
 	}
-	said.Message = transport.Redact(x.HTTP, said.Message)
-	if x.Quirks.Header != nil {
-		x.Quirks.Header(answer.Header, said)
-	}
+	x.complete(said, answer.Header)
 	if mayStop {
 		if x.Quirks.Stop != nil {
 			if output, stops := x.Quirks.Stop(status, said, model); stops {
@@ -372,6 +370,14 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 		}
 	}
 	return nil, x.failure(status, answer.Header, said)
+}
+
+// complete redacts an error of the API, and adds what the headers say of it.
+func (x *Exchange) complete(said *dialect.Error, header http.Header) {
+	said.Message = transport.Redact(x.HTTP, said.Message)
+	if x.Quirks.Header != nil {
+		x.Quirks.Header(header, said)
+	}
 }
 
 // failure is the failure that an error of the API is.
@@ -387,7 +393,7 @@ func (x *Exchange) failure(status int, header http.Header, said *dialect.Error) 
 // Refused is the failure that an answer with another status than 200 is.
 func (x *Exchange) Refused(status int, header http.Header, body []byte) *provider.Error {
 	said := x.Codec.DecodeError(body)
-	said.Message = transport.Redact(x.HTTP, said.Message)
+	x.complete(said, header)
 	return x.failure(status, header, said)
 }
 
@@ -427,8 +433,6 @@ func (x *Exchange) broken(ctx context.Context, err error) error {
 func (x *Exchange) Upstream(url, model string, authorize func(http.Header)) *provider.Upstream {
 	return &provider.Upstream{
 		Dialect: x.Codec.Format().Name, Provider: x.Provider, URL: url, Model: model, HTTP: x.HTTP, Authorize: authorize,
-		Refused: func(status int, header http.Header, body []byte) *provider.Error {
-			return x.failure(status, header, x.Codec.DecodeError(body))
-		},
+		Refused: x.Refused,
 	}
 }

@@ -178,15 +178,15 @@ func (a *answer) failure() *provider.Error {
 
 // usage estimates the usage of an answer if the script does not set it.
 func usage(r *provider.Request, output *modelv1.ModelOutput) *modelv1.ModelUsage {
-	in := tokens.Tools(r.Tools)
+	in := tokens.RoughTools(r.Tools)
 	if r.Tokens != nil {
 		in += r.Tokens()
 	} else {
-		in += tokens.Messages(r.Messages)
+		in += tokens.Rough(r.Messages)
 	}
 	out := int64(0)
 	if m := chat.FirstMessage(output); m != nil {
-		out = tokens.Messages([]*modelv1.ChatMessage{m})
+		out = tokens.Rough([]*modelv1.ChatMessage{m})
 	}
 	return &modelv1.ModelUsage{InputTokens: in, OutputTokens: out, TotalTokens: in + out}
 }

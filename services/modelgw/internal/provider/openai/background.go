@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -114,10 +113,5 @@ func (m *model) cancel(ctx context.Context, r *provider.Request, id string) {
 
 // stored is the address of a stored answer, with a method of it.
 func (m *model) stored(id, method string) string {
-	address, query, queried := strings.Cut(m.responsesURL, "?")
-	address += "/" + url.PathEscape(id) + method
-	if queried {
-		address += "?" + query
-	}
-	return address
+	return provider.Below(m.responsesURL, "/"+url.PathEscape(id)+method)
 }

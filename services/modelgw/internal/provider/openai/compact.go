@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
@@ -24,7 +23,7 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	encode := func(dst []byte) ([]byte, error) { return request.AppendCompact(dst, instructions) }
 	response, err := m.responses.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		left := r.AnswerBound()
-		answer, err := m.responses.Post(ctx, r, &exchange.Call{URL: m.compactURL(), Header: m.client.Header(r.Config), Model: m.served}, body, &left)
+		answer, err := m.responses.Post(ctx, r, &exchange.Call{URL: provider.Below(m.responsesURL, "/compact"), Header: m.client.Header(r.Config), Model: m.served}, body, &left)
 		if err != nil {
 			return nil, answer.Raw, err
 		}
@@ -37,7 +36,7 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		}
 		return &modelv1.ModelOutput{Model: m.served, Usage: usage}, answer.Raw, nil
 	})
-	if failure, ok := provider.As(err); ok && lacksCompaction(failure) {
+	if failure, ok := provider.As(err); ok && lacksAddress(failure) {
 		return nil, provider.NoCompaction(Name+"/"+m.name.id, "is at a server without compaction", failure)
 	}
 	if err != nil {
@@ -56,19 +55,9 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 // unknownModel are the codes for a model that OpenAI, or a deployment that Azure, does not know.
 var unknownModel = []string{"model_not_found", "DeploymentNotFound"}
 
-// lacksCompaction reports whether a server does not know the address, or knows it as that of a stored answer, which can
-// only be read. A model that the server does not know is another matter.
-func lacksCompaction(e *provider.Error) bool {
+// lacksAddress reports whether a server does not know an address below the Responses API, or knows it as that of a
+// stored answer, which can only be read. A model that the server does not know is another matter.
+func lacksAddress(e *provider.Error) bool {
 	said, ok := errors.AsType[*dialect.Error](e)
 	return e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotFound && !(ok && slices.Contains(unknownModel, said.Code))
-}
-
-// compactURL is where conversations are compacted: below the Responses API, whose address may have a query.
-func (m *model) compactURL() string {
-	at, query, asked := strings.Cut(m.responsesURL, "?")
-	at += "/compact"
-	if asked {
-		at += "?" + query
-	}
-	return at
 }

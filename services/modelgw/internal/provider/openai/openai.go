@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -162,7 +163,9 @@ type model struct {
 	responses    exchange.Exchange
 	responsesURL string
 	unverified   *unverified
-	pollEvery    time.Duration
+	// countsNone is set once the server has not known where tokens are counted.
+	countsNone *atomic.Bool
+	pollEvery  time.Duration
 	// listed means that the API lists its models by the names that calls use.
 	listed bool
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
@@ -183,7 +186,7 @@ type model struct {
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	m := &model{name: name{id: spec.Model}, served: spec.Model, unverified: &unverified{}, pollEvery: h.pollEvery}
+	m := &model{name: name{id: spec.Model}, served: spec.Model, unverified: &unverified{}, countsNone: &atomic.Bool{}, pollEvery: h.pollEvery}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
