@@ -185,6 +185,16 @@ func (i *item) parts() []*contentv1.Content {
 	return nil
 }
 
+// known reports whether the item is of a kind that is read.
+func (i *item) known() bool {
+	switch i.Type {
+	case typeMessage, typeReasoning, typeImage, typeCall, typeComputer:
+		return true
+	default:
+		return i.serverUse() != nil
+	}
+}
+
 func (i *item) texts() []*contentv1.Content {
 	var all []*contentv1.Content
 	for _, p := range i.Content {

@@ -3,7 +3,6 @@ package openairesponses
 import (
 	"cmp"
 	"encoding/json"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -126,7 +125,7 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 	return output, nil
 }
 
-// Found is what a tool of the server found: an item of an answer.
+// Found is what a tool of the server found: an item of an answer, of a kind that is not OpenAI's.
 type Found struct {
 	// Type is the item's, such as `search_results`.
 	Type string
@@ -134,14 +133,14 @@ type Found struct {
 	Results []json.RawMessage
 }
 
-// Found returns the results of the server's own tools, which some servers send as items of their own; [Response.Output]
-// leaves them out.
+// Found returns the items of kinds of the server's own, such as the results of its tools; [Response.Output] leaves them
+// out.
 //
 // [Response.Output]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect#Response
 func (r *response) Found() []Found {
 	var all []Found
 	for i := range r.Items {
-		if it := &r.Items[i]; strings.HasSuffix(it.Type, "_results") {
+		if it := &r.Items[i]; !it.known() {
 			all = append(all, Found{it.Type, append(it.Results, it.Contents...)})
 		}
 	}

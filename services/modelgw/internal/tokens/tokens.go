@@ -21,15 +21,20 @@ const charactersPerToken = 4
 // Messages estimates the tokens of messages, their media included; never less than 1. Texts count as if each were on a
 // line of its own.
 func Messages(messages []*modelv1.ChatMessage) int64 {
-	var all []string
-	media := int64(0)
-	for _, m := range messages {
-		media += read(m, func(text string) { all = append(all, text) })
-	}
-	if text := strings.Join(all, "\n"); text != "" {
+	text, media := Texts(messages)
+	if text != "" {
 		return Text(text) + media
 	}
 	return max(1, media)
+}
+
+// Texts returns the text of messages that counts, and the tokens of their media.
+func Texts(messages []*modelv1.ChatMessage) (text string, media int64) {
+	var all []string
+	for _, m := range messages {
+		media += read(m, func(text string) { all = append(all, text) })
+	}
+	return strings.Join(all, "\n"), media
 }
 
 // Tools estimates the definitions of tools; zero when there are none.
@@ -37,11 +42,16 @@ func Tools(tools []*toolv1.ToolInfo) int64 {
 	if len(tools) == 0 {
 		return 0
 	}
+	return Text(ToolsText(tools))
+}
+
+// ToolsText returns the definitions of tools as a text that counts: the form of OpenAI, which most models have read.
+func ToolsText(tools []*toolv1.ToolInfo) string {
 	var w jsonwrite.Writer
 	for _, tool := range tools {
 		openai.WriteFunction(&w, tool, nil, nil)
 	}
-	return Text(w.String())
+	return w.String()
 }
 
 // Rough is [Messages] in a moment: it counts characters.

@@ -105,6 +105,8 @@ type model struct {
 	name   name
 	args   arguments
 	client xai.ChatClient
+	// tokenizer splits texts into tokens.
+	tokenizer xai.TokenizeClient
 	// redact redacts the account's key in the server's messages.
 	redact func(string) string
 	batch  *provider.BatchSupport
@@ -129,7 +131,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.client, m.redact = xai.NewChatClient(connection), transport.RedactText(access.APIKey)
+	m.client, m.tokenizer, m.redact = xai.NewChatClient(connection), xai.NewTokenizeClient(connection), transport.RedactText(access.APIKey)
 	m.batch = m.batchesOf(connection)
 	m.server, m.sealer = access.Endpoint, provider.Sealer(Name, access.Endpoint, spec.Account)
 	return m, nil

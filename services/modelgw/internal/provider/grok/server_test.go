@@ -15,8 +15,9 @@ import (
 // server is xAI's chat API with these answers.
 type server struct {
 	xai.UnimplementedChatServer
-	whole  func(context.Context, *xai.GetCompletionsRequest) (*xai.GetChatCompletionResponse, error)
-	pieces func(*xai.GetCompletionsRequest, grpc.ServerStreamingServer[xai.GetChatCompletionChunk]) error
+	tokenizer xai.TokenizeServer // nil: it has none
+	whole     func(context.Context, *xai.GetCompletionsRequest) (*xai.GetChatCompletionResponse, error)
+	pieces    func(*xai.GetCompletionsRequest, grpc.ServerStreamingServer[xai.GetChatCompletionChunk]) error
 }
 
 // GetCompletion implements xai.ChatServer.
@@ -36,6 +37,9 @@ func serve(t testing.TB, s *server, options ...grpc.ServerOption) string {
 	require.NoError(t, err)
 	rpc := grpc.NewServer(options...)
 	xai.RegisterChatServer(rpc, s)
+	if s.tokenizer != nil {
+		xai.RegisterTokenizeServer(rpc, s.tokenizer)
+	}
 	go func() { _ = rpc.Serve(l) }()
 	t.Cleanup(rpc.Stop)
 	return l.Addr().String()

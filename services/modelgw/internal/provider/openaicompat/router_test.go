@@ -176,6 +176,20 @@ func TestWhatPerplexityFound(t *testing.T) {
 	}
 }
 
+// What a tool gave that cannot be read is an error, so that it is not lost.
+func TestWhatPerplexityFoundThatIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"image_results", "item_of_tomorrow"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"id":"r","status":"completed","output":[{"type":%q},{"type":"message","content":[{"type":"output_text","text":"x"}]}]}`, kind)
+		}))
+		t.Cleanup(server.Close)
+		_, err := openAt(t, "perplexity", "sonar", server.URL, `{"stream": false}`).Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		require.ErrorContains(t, err, kind)
+	}
+}
+
 func TestModelsOfPerplexity(t *testing.T) {
 	t.Parallel()
 	kind := kindOf(t, "perplexity", nil)

@@ -1,0 +1,42 @@
+package grok
+
+import (
+	"context"
+	"math"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/xai"
+)
+
+// CountTokens implements provider.TokenCounter. xAI splits a text into tokens, and counts no conversations: the texts of
+// the messages and the definitions of the tools are sent as one text. A conversation with media is not counted.
+func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
+	text, media := tokens.Texts(r.Messages)
+	if media > 0 {
+		return 0, provider.ErrCountsNone
+	}
+	if text += tokens.ToolsText(r.Tools); text == "" {
+		return 0, nil
+	}
+	var trailer metadata.MD
+	answer, err := m.tokenizer.TokenizeText(ctx, &xai.TokenizeTextRequest{Text: text, Model: string(m.name)},
+		grpc.MaxCallRecvMsgSize(int(min(r.AnswerBound(), math.MaxInt32))), grpc.Trailer(&trailer))
+	if status.Code(err) == codes.Unimplemented {
+		return 0, provider.ErrCountsNone
+	}
+	if err == nil {
+		return int64(len(answer.GetTokens())), nil
+	}
+	refusal, err := m.meaning(ctx, err, trailer, false)
+	if refusal != nil {
+		err = &provider.Error{Provider: Name, Status: http.StatusBadRequest, Message: refusal.GetCompletion()}
+	}
+	return 0, err
+}
