@@ -258,16 +258,16 @@ func loseByMemory(t *testing.T, d *docker.Driver, id, owner string) *rpcerr.Erro
 			fills.Go(fill)
 		}
 		err = fills.Wait()
-		lost = lostAt(t, ctx, d, id)
+		lost = lostAt(ctx, t, d, id)
 	}
 	for late := time.Now().Add(10 * time.Second); lost.Metadata["cause"] != driver.OutOfMemory && time.Now().Before(late); { // The reason may come later.
-		lost = lostAt(t, ctx, d, id)
+		lost = lostAt(ctx, t, d, id)
 	}
 	return lost
 }
 
 // lostAt returns the error of a connection to a box, or nil if it lives.
-func lostAt(t *testing.T, ctx context.Context, d *docker.Driver, id string) *rpcerr.Error {
+func lostAt(ctx context.Context, t *testing.T, d *docker.Driver, id string) *rpcerr.Error {
 	t.Helper()
 	conn, err := d.Connect(ctx, id)
 	if err == nil {
