@@ -127,3 +127,17 @@ func TestTokensAreEstimatedWhereTheServerCountsNone(t *testing.T) {
 	assert.EqualValues(t, 3, count.GetMessageTokens())
 	assert.Positive(t, count.GetToolTokens())
 }
+
+// Media at an address are no obstacle to an estimate, also where a model of the same provider would be counted.
+func TestMediaByTheirAddressAreEstimated(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("k"), "http://localhost:1"
+	})
+	picture := chat.User("")
+	picture.Content = chat.ListContent(chat.ImagePart("https://example.com/a.png"))
+	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "openai/gpt-4o", Messages: []*modelv1.ChatMessage{picture}})
+	require.NoError(t, err)
+	assert.True(t, count.GetEstimated())
+	assert.EqualValues(t, 765, count.GetMessageTokens())
+}

@@ -45,6 +45,24 @@ func TestTokensOfResponsesAreCountedByTheVendorOrEstimated(t *testing.T) {
 	assert.Zero(t, g.spent(t), "counting costs nothing")
 }
 
+// A server of the Responses API need not count.
+func TestTokensOfResponsesAreEstimatedWhereTheServerCountsNone(t *testing.T) {
+	t.Parallel()
+	const path = responsesPath + "/input_tokens"
+	const question = `,"input":[{"role":"user","content":"hello"},{"role":"user","content":"world"}]}`
+	v := vendorWith(t, says(http.StatusNotFound, "application/json", `{"detail":"Not Found"}`))
+	g := serveWeb(t, v, throughResponses)
+	answer := g.post(t, path, `{"model":"openai/gpt-5"`+question)
+	assert.Equal(t, http.StatusOK, answer.StatusCode)
+	assert.JSONEq(t, `{"object":"response.input_tokens","input_tokens":3}`, read(t, answer))
+
+	lost := `{"error":{"message":"no such model","type":"invalid_request_error","param":null,"code":"model_not_found"}}`
+	g = serveWeb(t, vendorWith(t, says(http.StatusNotFound, "application/json", lost)), throughResponses)
+	answer = g.post(t, path, `{"model":"openai/gpt-5"`+question)
+	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+	assert.Equal(t, lost, read(t, answer))
+}
+
 func TestAStreamOfResponsesIsCounted(t *testing.T) {
 	t.Parallel()
 	const stream = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"status\":\"in_progress\"}}\n\n" +

@@ -18,13 +18,14 @@ func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) 
 
 // AppendCount appends the body of the question for the number of the request's input tokens:
 // https://platform.openai.com/docs/api-reference/responses/input-tokens. Other members of a request are refused there.
+// A summary of reasoning is none of the input.
 func (r *Request) AppendCount(dst []byte) ([]byte, error) {
 	c := cmp.Or(r.Config, &modelv1.GenerateConfig{})
 	return (&Request{Request: dialect.Request{
 		Model: r.Model, Messages: r.Messages, Tools: r.Tools, Choice: r.Choice,
 		Config: &modelv1.GenerateConfig{
 			ParallelToolCalls: c.ParallelToolCalls, ReasoningEffort: c.ReasoningEffort, ReasoningMode: c.ReasoningMode,
-			ReasoningSummary: c.ReasoningSummary, ResponseSchema: c.ResponseSchema, Verbosity: c.Verbosity,
+			ResponseSchema: c.ResponseSchema, Verbosity: c.Verbosity,
 		},
 	}, Phases: r.Phases, Native: r.Native, ImageTool: r.ImageTool}).Append(dst)
 }

@@ -44,7 +44,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	}
 	model = model.Pick(generate.Beginning(messages), nil, nil)
 	counter, counts := model.Provider.(provider.TokenCounter)
-	if !counts || len(messages)+len(r.GetTools()) == 0 {
+	if !counts || !counter.CountsTokens() || len(messages)+len(r.GetTools()) == 0 {
 		return estimate(messages, r.GetTools()), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)

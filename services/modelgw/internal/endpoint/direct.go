@@ -41,6 +41,9 @@ type relay struct {
 	body  spliced
 	// more means that a failure that another model might cure is returned, and not answered.
 	more bool
+	// counts means that the request is a question for a number of tokens, which fails with ErrCountsNone where the server
+	// counts none.
+	counts bool
 
 	// refused is the vendor's last answer that was an error.
 	refused *refused
@@ -80,6 +83,9 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	}
 	failed := provider.RPC(err)
 	if failure, ok := provider.As(err); ok && r.refused != nil && !(r.more && generate.Curable(failed)) {
+		if r.counts && r.upstream.CountsNone != nil && r.upstream.CountsNone(failure) {
+			return provider.ErrCountsNone
+		}
 		return r.passRefused(r.refused, failure)
 	}
 	return failed

@@ -36,8 +36,8 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	}, e.convert)
 }
 
-// count returns the number of tokens of a request: the vendor's count if it has the model, else an estimate. Neither
-// takes a slot or costs anything.
+// count returns the number of tokens of a request: the vendor's count if it counts those of the model, else an estimate.
+// Neither takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	below := cmp.Or(x.address.below(), x.counting)
@@ -46,7 +46,15 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 		if model.HasKeys() {
 			model = model.Pick(beginning(r.body.Bytes), nil, r.serves)
 		}
-		return r.run(ctx, &generate.Call{Model: model, Origin: x.origin()}, nil)
+		r.counts = true
+		err := r.run(ctx, &generate.Call{Model: model, Origin: x.origin()}, nil)
+		if errors.Is(err, provider.ErrCountsNone) {
+			if err := convertible(r.body.Bytes); err != nil {
+				return err
+			}
+			return e.estimate(ctx, x, r.model, r.body.Bytes)
+		}
+		return err
 	}, e.estimate)
 }
 
@@ -130,8 +138,8 @@ func (e *Endpoints) lane(
 	}
 	upstream := m.Constant().Upstream(x.about.Name)
 	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" {
-		if !jsonscan.AtMost(b.Bytes, bound.RequestValues) {
-			return true, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
+		if err := convertible(b.Bytes); err != nil {
+			return true, err
 		}
 		return !x.fallback, converted(ctx, x, m, b.Bytes)
 	}
@@ -145,6 +153,14 @@ func (e *Endpoints) lane(
 		body = splice(b, found.model, x.modelPrefix+upstream.Model)
 	}
 	return false, direct(&relay{exchange: x, endpoints: e, model: m, at: m, upstream: upstream, below: below, body: body, more: more}, found)
+}
+
+// convertible refuses a body whose canonical form could take too much memory.
+func convertible(doc []byte) error {
+	if jsonscan.AtMost(doc, bound.RequestValues) {
+		return nil
+	}
+	return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
 }
 
 // origin identifies on whose behalf a call is made.

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer/codec"
@@ -10,6 +11,8 @@ import (
 const (
 	// tokenizerBytes bounds what of a text is tokenized: a MiB takes a good part of a second.
 	tokenizerBytes = 1 << 20
+	// blankBytes is how much of a blank stretch is tokenized at once: for each of its lines the tokenizer reads all of it.
+	blankBytes = 256
 	// margin is what other tokenizers may need beyond this one.
 	margin = 1.1
 )
@@ -22,7 +25,7 @@ var o200k = sync.OnceValue(codec.NewO200kBase)
 // Of a text over 1 MiB the beginning is tokenized, and the rest is taken to be like it.
 func Text(text string) int64 {
 	read := beginning(text)
-	n, err := o200k().Count(read)
+	n, err := count(read)
 	if err != nil { // A text has no fault that the tokenizer knows.
 		return rough(utf8.RuneCountInString(text))
 	}
@@ -44,3 +47,35 @@ func beginning(text string) string {
 	}
 	return text[:end]
 }
+
+// count tokenizes a text. A word belongs to one part, so that only long blank stretches could count otherwise as a whole.
+func count(text string) (n int, err error) {
+	for len(text) > 0 {
+		end := partEnd(text)
+		more, err := o200k().Count(text[:end])
+		if err != nil {
+			return 0, err
+		}
+		n, text = n+more, text[end:]
+	}
+	return n, nil
+}
+
+// partEnd returns where a text may be divided first: after a line break of a blank stretch that is long by then.
+func partEnd(text string) int {
+	blank, before := -1, rune(0) // where the stretch begins, and the character before
+	for i, r := range text {
+		switch {
+		case !unicode.IsSpace(r):
+			blank = -1
+		case blank < 0:
+			blank = i
+		case i-blank >= blankBytes && isBreak(before) && !isBreak(r):
+			return i
+		}
+		before = r
+	}
+	return len(text)
+}
+
+func isBreak(r rune) bool { return r == '\n' || r == '\r' }

@@ -105,9 +105,18 @@ func TestALongTextIsTakenToBeLikeItsBeginning(t *testing.T) {
 	assert.InEpsilon(t, whole, tokens.Messages([]*modelv1.ChatMessage{chat.User(long[:len(long)/2]), chat.User(long[len(long)/2:])}), 0.001)
 }
 
-func TestAWordWithoutEndIsCounted(t *testing.T) {
+// A text that a tokenizer reads in more than linear time would hold a processor for minutes.
+func TestAPatternWithoutEndIsCounted(t *testing.T) {
 	t.Parallel()
-	for _, unit := range []string{"x", " ", "\n", "世", "\xff", "!"} {
-		assert.Positive(t, tokens.Text(strings.Repeat(unit, 1<<16/len(unit))), "%q", unit)
+	for _, unit := range []string{"x", " ", "\n", "世", "\xff", "!", "aB", " \n", "\r\n\t", "\u00a0\n\n"} {
+		assert.Positive(t, tokens.Text(strings.Repeat(unit, 1<<20/len(unit))), "%q", unit)
 	}
+}
+
+func TestALongBlankStretchCountsAsItsLinesDo(t *testing.T) {
+	t.Parallel()
+	const line = "  \n"
+	few := tokens.Text(strings.Repeat(line, 80)) // in one part
+	assert.InEpsilon(t, 100*few, tokens.Text(strings.Repeat(line, 8000)), 0.02)
+	assert.InEpsilon(t, 100*few, tokens.Text("word"+strings.Repeat(line, 8000)+"word"), 0.02)
 }

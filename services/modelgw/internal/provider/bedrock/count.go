@@ -2,25 +2,44 @@ package bedrock
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// profile precedes the id of a model in that of a profile, which spreads calls over regions. Tokens are counted by
-// models alone.
-var profile = regexp.MustCompile(`^(us-gov|us|eu|apac|ap|au|jp|ca|sa|me|af|il|global)\.`)
+// Tokens are counted for the ids of models alone.
+var (
+	// arn precedes the id of a model, or of a profile, in its ARN. Those of other kinds do not say what model they are.
+	arn = regexp.MustCompile(`^arn:[^/]*:(foundation-model|inference-profile)/`)
+	// profile precedes the id of a model in that of a profile, which spreads calls over regions.
+	profile = regexp.MustCompile(`^(us-gov|us|eu|apac|ap|au|jp|ca|sa|me|af|il|global)\.`)
+)
+
+// counted is the id of the model; ok is false if the name does not say it.
+func (n name) counted() (model string, ok bool) {
+	id := arn.ReplaceAllString(string(n), "")
+	return profile.ReplaceAllString(id, ""), !strings.HasPrefix(id, "arn:")
+}
+
+// CountsTokens implements provider.TokenCounter.
+func (m *model) CountsTokens() bool {
+	_, named := m.name.counted()
+	return named && !m.countsNone.Load()
+}
 
 // CountTokens implements provider.TokenCounter. A model that Bedrock does not count, and an account without the right
 // `bedrock:CountTokens`, are asked once.
 func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
-	if m.countsNone.Load() {
+	if !m.CountsTokens() {
 		return 0, provider.ErrCountsNone
 	}
-	x, call, err := m.target(ctx, profile.ReplaceAllString(string(m.name), ""), "count-tokens")
+	id, _ := m.name.counted()
+	x, call, err := m.target(ctx, id, "count-tokens")
 	if err != nil {
 		return 0, err
 	}
@@ -30,12 +49,26 @@ func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, er
 	if ok && failure.Auth {
 		m.access.Forget()
 	}
-	if ok && (failure.Status == http.StatusNotFound || isDenied(err) || strings.Contains(failure.Message, notCounted)) {
+	if ok && (isDenied(err) || isNotCounted(failure, id != string(m.name))) {
 		m.countsNone.Store(true)
 		return 0, provider.ErrCountsNone
 	}
 	return tokens, err
 }
 
-// notCounted is in the refusal of models whose tokens are not counted.
-const notCounted = "counting tokens"
+// unknownModel is the type of errors for a model that there is not, or no more.
+const unknownModel = "ResourceNotFoundException"
+
+// isNotCounted reports whether an error means that the tokens of a model are not counted. Some regions have a model by
+// its profiles alone, so that an error about the id that we took from another name does not concern the caller's.
+func isNotCounted(e *provider.Error, derived bool) bool {
+	said, ok := errors.AsType[*dialect.Error](e)
+	switch {
+	case strings.Contains(e.Message, "counting tokens"):
+		return true
+	case e.Status == http.StatusNotFound:
+		return derived || !ok || said.Type != unknownModel
+	default:
+		return derived && (strings.Contains(e.Message, "model identifier") || strings.Contains(e.Message, "on-demand throughput"))
+	}
+}

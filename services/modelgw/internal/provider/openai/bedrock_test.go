@@ -46,6 +46,16 @@ func TestSuiteOnBedrock(t *testing.T) {
 	}})
 }
 
+// A server of tools that would not be called is not asked for either, when tokens are counted.
+func TestServersOfToolsAreRefusedOnBedrockAlsoForACount(t *testing.T) {
+	t.Parallel()
+	p, err := openWith(t, bedrockAt("http://localhost:1/v1"), provider.Spec{Model: "bedrock/gpt-5"})
+	require.NoError(t, err)
+	server := &toolv1.ToolInfo{Name: "mcp_server_docs", OptionsJson: `{"name":"docs","type":"http","url":"https://mcp.example","tools":"all"}`}
+	_, err = p.(provider.TokenCounter).CountTokens(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{server}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
+}
+
 // No option of a configuration is dropped silently.
 func TestEveryOptionIsSentToBedrockOrSaidNotToBe(t *testing.T) {
 	t.Parallel()

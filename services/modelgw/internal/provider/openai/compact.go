@@ -2,11 +2,7 @@ package openai
 
 import (
 	"context"
-	"errors"
-	"net/http"
-	"slices"
 
-	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
@@ -36,7 +32,7 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		}
 		return &modelv1.ModelOutput{Model: m.served, Usage: usage}, answer.Raw, nil
 	})
-	if failure, ok := provider.As(err); ok && lacksAddress(failure) {
+	if failure, ok := provider.As(err); ok && responsesapi.LacksAddress(failure) {
 		return nil, provider.NoCompaction(Name+"/"+m.name.id, "is at a server without compaction", failure)
 	}
 	if err != nil {
@@ -50,14 +46,4 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	}
 	response.Compacted = compacted
 	return response, nil
-}
-
-// unknownModel are the codes for a model that OpenAI, or a deployment that Azure, does not know.
-var unknownModel = []string{"model_not_found", "DeploymentNotFound"}
-
-// lacksAddress reports whether a server does not know an address below the Responses API, or knows it as that of a
-// stored answer, which can only be read. A model that the server does not know is another matter.
-func lacksAddress(e *provider.Error) bool {
-	said, ok := errors.AsType[*dialect.Error](e)
-	return e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotFound && !(ok && slices.Contains(unknownModel, said.Code))
 }

@@ -37,6 +37,7 @@ func TestTokensAreCountedByTheResponsesAPI(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte((*received)[1]), &sent))
 	assert.Equal(t, []string{"input", "model", "reasoning", "tools"}, slices.Sorted(maps.Keys(sent)), "the server refuses members that it does not know")
 	assert.Contains(t, string(sent["tools"]), `"python_exec"`, "tools have the names that are sent")
+	assert.JSONEq(t, `{"effort":"low"}`, string(sent["reasoning"]), "a summary is output, which is refused to an organization that is not verified")
 }
 
 func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
@@ -51,6 +52,7 @@ func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
 		"chat completions": {200, `{}`, `{"responses_api": false}`, 0, provider.ErrCountsNone.Error()},
 		"no route":         {404, `Not Found`, byResponses, 1, provider.ErrCountsNone.Error()},
 		"another method":   {405, `{}`, byResponses, 1, provider.ErrCountsNone.Error()},
+		"a lost item":      {404, `{"error":{"message":"Item with id 'rs_1' not found.","type":"invalid_request_error","param":"input","code":null}}`, byResponses, 2, "rs_1"},
 		"an unknown model": {404, `{"error":{"message":"no such model","code":"model_not_found"}}`, byResponses, 2, "no such model"},
 		"overloaded":       {503, `{"error":{"message":"busy"}}`, byResponses, 2, "busy"},
 	} {
@@ -65,4 +67,13 @@ func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
 			assert.Len(t, *received, 2*test.times, "a line and a body each")
 		})
 	}
+}
+
+func TestARequestWithoutAConfigurationIsCounted(t *testing.T) {
+	t.Parallel()
+	url, _ := compacting(t, http.StatusOK, `{"input_tokens":3}`)
+	r := &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}}
+	tokens, err := openAt(t, url+"/v1", "gpt-5", byResponses).(provider.TokenCounter).CountTokens(t.Context(), r)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, tokens)
 }

@@ -236,7 +236,7 @@ func (m *model) connect(responsesURL, account string) {
 	}
 	if asked := m.args.ResponsesAPI; asked == nil && m.atVendor || asked != nil && *asked {
 		upstream := m.responses.Upstream(responsesURL, m.served, m.client.Authorize)
-		upstream.Sealer = m.sealer
+		upstream.Sealer, upstream.CountsNone = m.sealer, responsesapi.LacksAddress
 		m.upstreams = append(m.upstreams, upstream)
 	}
 }

@@ -136,6 +136,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		m.responses = new(m.client.Exchange)
 		m.responses.Codec = openairesponses.Codec{}
 		m.upstreams[0] = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
+		m.upstreams[0].CountsNone = responsesapi.LacksAddress
 	}
 	var vendor []string
 	if author, _, within := strings.Cut(name, "/"); within {
