@@ -133,11 +133,15 @@ func TestMediaByTheirAddressAreEstimated(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(c *modelConfig, _ *modelDeps) {
 		c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("k"), "http://localhost:1"
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), "http://localhost:1"
+		c.Grok.APIKey, c.Grok.BaseURL = config.NewSecret("k"), "http://localhost:1"
 	})
 	picture := chat.User("")
 	picture.Content = chat.ListContent(chat.ImagePart("https://example.com/a.png"))
-	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "openai/gpt-4o", Messages: []*modelv1.ChatMessage{picture}})
-	require.NoError(t, err)
-	assert.True(t, count.GetEstimated())
-	assert.EqualValues(t, 765, count.GetMessageTokens())
+	for _, model := range []string{"openai/gpt-4o", "google/gemini-2.5-flash", "grok/grok-4"} {
+		count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: model, Messages: []*modelv1.ChatMessage{picture}})
+		require.NoError(t, err, model)
+		assert.True(t, count.GetEstimated(), model)
+		assert.EqualValues(t, 765, count.GetMessageTokens(), model)
+	}
 }

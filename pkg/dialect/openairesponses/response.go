@@ -125,7 +125,7 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 	return output, nil
 }
 
-// Found is what a tool of the server found: an item of an answer, of a kind that is not OpenAI's.
+// Found is an item of an answer that Output does not read, such as what a tool of the server found.
 type Found struct {
 	// Type is the item's, such as `search_results`.
 	Type string
@@ -133,8 +133,7 @@ type Found struct {
 	Results []json.RawMessage
 }
 
-// Found returns the items of kinds of the server's own, such as the results of its tools; [Response.Output] leaves them
-// out.
+// Found returns the items of other kinds than [Response.Output] reads, such as the results of a server's own tools.
 //
 // [Response.Output]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect#Response
 func (r *response) Found() []Found {

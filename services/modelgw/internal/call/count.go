@@ -19,8 +19,8 @@ import (
 const countTimeout = 30 * time.Second
 
 // CountTokens counts the tokens of a request: as the provider counts them if its API does so for the model, else by an
-// estimate. A model whose arguments are invalid counts nothing. A provider that fails to count is an error, never an
-// estimate.
+// estimate, also where the provider cannot be sent the media. A model whose arguments are invalid counts nothing. A
+// provider that fails to count is an error, never an estimate.
 func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
@@ -44,7 +44,8 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	}
 	model = model.Pick(generate.Beginning(messages), nil, nil)
 	counter, counts := model.Provider.(provider.TokenCounter)
-	if !counts || !counter.CountsTokens() || len(messages)+len(r.GetTools()) == 0 {
+	if !counts || !counter.CountsTokens() || len(messages)+len(r.GetTools()) == 0 ||
+		!prepare.HasMedia(messages, model.CapabilitiesOf(&modelv1.GenerateConfig{}).Fetches) {
 		return estimate(messages, r.GetTools()), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)

@@ -41,8 +41,8 @@ type relay struct {
 	body  spliced
 	// more means that a failure that another model might cure is returned, and not answered.
 	more bool
-	// counts means that the request is a question for a number of tokens, which fails with ErrCountsNone where the server
-	// counts none.
+	// counts means that the request is a question for a number of tokens, which fails with ErrCountsNone where the
+	// server counts none.
 	counts bool
 
 	// refused is the vendor's last answer that was an error.

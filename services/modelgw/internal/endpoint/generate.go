@@ -36,8 +36,8 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	}, e.convert)
 }
 
-// count returns the number of tokens of a request: the vendor's count if it counts those of the model, else an estimate.
-// Neither takes a slot or costs anything.
+// count returns the number of tokens of a request: the vendor's count if it has the model, and counts its tokens as far
+// as its refusals say so, else an estimate. Neither takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	below := cmp.Or(x.address.below(), x.counting)

@@ -11,14 +11,15 @@ import (
 const (
 	// tokenizerBytes bounds what of a text is tokenized: a MiB takes a good part of a second.
 	tokenizerBytes = 1 << 20
-	// blankBytes is how much of a blank stretch is tokenized at once: for each of its lines the tokenizer reads all of it.
+	// blankBytes is how much of a blank stretch is tokenized at once: for each of its lines the tokenizer reads all of
+	// it.
 	blankBytes = 256
 	// margin is what other tokenizers may need beyond this one.
 	margin = 1.1
 )
 
-// o200k is the vocabulary o200k_base, which OpenAI published for GPT-4o. It takes 7 MiB, and 30 ms to make, once a number
-// is asked for.
+// o200k is the vocabulary o200k_base, which OpenAI published for GPT-4o. It takes 7 MiB, and 30 ms to make, once a
+// number is asked for.
 var o200k = sync.OnceValue(codec.NewO200kBase)
 
 // Text estimates a text by a tokenizer, with a tenth more, since other models have other tokenizers; never less than 1.
@@ -48,7 +49,8 @@ func beginning(text string) string {
 	return text[:end]
 }
 
-// count tokenizes a text. A word belongs to one part, so that only long blank stretches could count otherwise as a whole.
+// count tokenizes a text. A word belongs to one part, so that only long blank stretches could count otherwise as a
+// whole.
 func count(text string) (n int, err error) {
 	for len(text) > 0 {
 		end := partEnd(text)

@@ -1,7 +1,7 @@
-// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. An estimate
-// is for limits and displays, never for a bill. Media count their common cost by kind and size, and text in one of two
-// ways: by a tokenizer, for those who ask how many tokens something is, and a token for four characters ([Rough],
-// [Count]), for what is estimated of each call, of which a tokenizer would take most of the time.
+// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. An
+// estimate is for limits and displays, never for a bill. Media count their common cost by kind and size, and text in
+// one of two ways: by a tokenizer, for those who ask how many tokens something is, and a token for four characters
+// ([Rough], [Count]), for what is estimated of each call, of which a tokenizer would take most of the time.
 package tokens
 
 import (

@@ -1,3 +1,3 @@
-// Package xai is xAI's APIs for chat, batches and tokens over gRPC, as far as the provider grok speaks them: generated from
-// proto/third_party/xai/api/v1 by `make generate`. It is no part of the platform's own protocol.
+// Package xai is xAI's APIs for chat, batches and tokens over gRPC, as far as the provider grok speaks them: generated
+// from proto/third_party/xai/api/v1 by `make generate`. It is no part of the platform's own protocol.
 package xai

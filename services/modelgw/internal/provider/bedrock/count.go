@@ -35,10 +35,10 @@ func (m *model) CountsTokens() bool {
 // CountTokens implements provider.TokenCounter. A model that Bedrock does not count, and an account without the right
 // `bedrock:CountTokens`, are asked once.
 func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
-	if !m.CountsTokens() {
+	id, named := m.name.counted()
+	if !named || m.countsNone.Load() {
 		return 0, provider.ErrCountsNone
 	}
-	id, _ := m.name.counted()
 	x, call, err := m.target(ctx, id, "count-tokens")
 	if err != nil {
 		return 0, err

@@ -18,8 +18,8 @@ import (
 // CountsTokens implements provider.TokenCounter.
 func (m *model) CountsTokens() bool { return true }
 
-// CountTokens implements provider.TokenCounter. xAI splits a text into tokens, and counts no conversations: the texts of
-// the messages and the definitions of the tools are sent as one text. A conversation with media is not counted.
+// CountTokens implements provider.TokenCounter. xAI splits a text into tokens, and counts no conversations: the texts
+// of the messages and the definitions of the tools are sent as one text. A conversation with media is not counted.
 func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
 	text, media := tokens.Texts(r.Messages)
 	if media > 0 {
@@ -31,15 +31,17 @@ func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, er
 	var trailer metadata.MD
 	answer, err := m.tokenizer.TokenizeText(ctx, &xai.TokenizeTextRequest{Text: text, Model: string(m.name)},
 		grpc.MaxCallRecvMsgSize(int(min(r.AnswerBound(), math.MaxInt32))), grpc.Trailer(&trailer))
-	if status.Code(err) == codes.Unimplemented {
-		return 0, provider.ErrCountsNone
-	}
 	if err == nil {
 		return int64(len(answer.GetTokens())), nil
 	}
+	code := status.Code(err)
 	refusal, err := m.meaning(ctx, err, trailer, false)
-	if refusal != nil {
-		err = &provider.Error{Provider: Name, Status: http.StatusBadRequest, Message: refusal.GetCompletion()}
+	switch {
+	case refusal != nil:
+		return 0, &provider.Error{Provider: Name, Status: http.StatusBadRequest, Message: refusal.GetCompletion()}
+	case code == codes.Unimplemented, code == codes.PermissionDenied: // A key has rights for each service.
+		return 0, provider.ErrCountsNone
+	default:
+		return 0, err
 	}
-	return 0, err
 }

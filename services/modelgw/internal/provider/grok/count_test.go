@@ -55,8 +55,10 @@ func TestWhatTheServersTokenizerDoesNotCount(t *testing.T) {
 	_, err := count(t, nil, &provider.Request{Messages: []*modelv1.ChatMessage{picture}})
 	require.ErrorIs(t, err, provider.ErrCountsNone)
 	asked := &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}}
-	_, err = count(t, status.Error(codes.Unimplemented, "no"), asked)
-	require.ErrorIs(t, err, provider.ErrCountsNone)
+	for _, code := range []codes.Code{codes.Unimplemented, codes.PermissionDenied} {
+		_, err = count(t, status.Error(code, "no"), asked)
+		require.ErrorIs(t, err, provider.ErrCountsNone)
+	}
 	for _, refusal := range []error{
 		status.Error(codes.Unavailable, "of key-of-the-account"), status.Error(codes.InvalidArgument, "prompt length of key-of-the-account"),
 	} {
