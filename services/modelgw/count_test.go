@@ -120,7 +120,8 @@ func TestTokensAreEstimatedWhereTheServerCountsNone(t *testing.T) {
 		c.OpenAI.APIKey, c.OpenAI.BaseURL, c.OpenAI.ResponsesAPI = config.NewSecret("k"), server.URL, new(true)
 	})
 	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
-		Parent: project, Model: "openai/gpt-5", Messages: []*modelv1.ChatMessage{chat.User("hello"), chat.User("world")}, Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+		Parent: project, Model: "openai/gpt-5", Messages: []*modelv1.ChatMessage{chat.User("hello"), chat.User("world")},
+		Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
 	})
 	require.NoError(t, err)
 	assert.True(t, count.GetEstimated())
@@ -139,7 +140,9 @@ func TestMediaByTheirAddressAreEstimated(t *testing.T) {
 	picture := chat.User("")
 	picture.Content = chat.ListContent(chat.ImagePart("https://example.com/a.png"))
 	for _, model := range []string{"openai/gpt-4o", "google/gemini-2.5-flash", "grok/grok-4"} {
-		count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: model, Messages: []*modelv1.ChatMessage{picture}})
+		count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+			Parent: project, Model: model, Messages: []*modelv1.ChatMessage{picture},
+		})
 		require.NoError(t, err, model)
 		assert.True(t, count.GetEstimated(), model)
 		assert.EqualValues(t, 765, count.GetMessageTokens(), model)

@@ -37,11 +37,13 @@ func TestResponsesGoThroughUntouched(t *testing.T) {
 func TestTokensOfResponsesAreCountedByTheVendorOrEstimated(t *testing.T) {
 	t.Parallel()
 	const path = responsesPath + "/input_tokens"
-	v := vendorWith(t, says(http.StatusOK, "application/json", `{"object":"response.input_tokens","input_tokens": 42}`))
+	const counted = `{"object":"response.input_tokens","input_tokens": 42}`
+	v := vendorWith(t, says(http.StatusOK, "application/json", counted))
 	g := serveWeb(t, v, throughResponses)
-	assert.Equal(t, `{"object":"response.input_tokens","input_tokens": 42}`, read(t, g.post(t, path, `{"model":"openai/gpt-5","input":"q"}`)))
+	assert.Equal(t, counted, read(t, g.post(t, path, `{"model":"openai/gpt-5","input":"q"}`)))
 	assert.Equal(t, path, waittest.For(t, v.asked, "the request that reaches the vendor").URL.Path)
-	assert.JSONEq(t, `{"object":"response.input_tokens","input_tokens":3}`, read(t, g.post(t, path, `{"model":"mockllm/m","input":[{"role":"user","content":"hello"},{"role":"user","content":"world"}]}`)))
+	question := `{"model":"mockllm/m","input":[{"role":"user","content":"hello"},{"role":"user","content":"world"}]}`
+	assert.JSONEq(t, `{"object":"response.input_tokens","input_tokens":3}`, read(t, g.post(t, path, question)))
 	assert.Zero(t, g.spent(t), "counting costs nothing")
 }
 

@@ -44,22 +44,22 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	}
 	model = model.Pick(generate.Beginning(messages), nil, nil)
 	counter, counts := model.Provider.(provider.TokenCounter)
-	if !counts || !counter.CountsTokens() || len(messages)+len(r.GetTools()) == 0 ||
-		!prepare.HasMedia(messages, model.CapabilitiesOf(&modelv1.GenerateConfig{}).Fetches) {
+	if !counts || len(messages)+len(r.GetTools()) == 0 {
 		return estimate(messages, r.GetTools()), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	n := count{ctx: ctx, model: model, counter: counter, project: project}
 	answer := &modelv1.CountTokensResponse{}
+	all := int64(0)
+	if len(messages) > 0 {
+		all = n.of(messages, r.GetTools())
+	}
 	if len(r.GetTools()) > 0 {
 		probe := []*modelv1.ChatMessage{chat.User("?")}
 		answer.ToolTokens = n.of(probe, r.GetTools()) - n.of(probe, nil)
 	}
-	answer.MessageTokens = 1
-	if len(messages) > 0 {
-		answer.MessageTokens = max(1, n.of(messages, r.GetTools())-answer.GetToolTokens())
-	}
+	answer.MessageTokens = max(1, all-answer.GetToolTokens())
 	switch {
 	case errors.Is(n.err, provider.ErrCountsNone):
 		return estimate(messages, r.GetTools()), nil
@@ -71,7 +71,9 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 }
 
 func estimate(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) *modelv1.CountTokensResponse {
-	return &modelv1.CountTokensResponse{MessageTokens: tokens.Messages(messages), ToolTokens: tokens.Tools(tools), Estimated: true}
+	return &modelv1.CountTokensResponse{
+		MessageTokens: tokens.Messages(messages), ToolTokens: tokens.Tools(tools), Estimated: true,
+	}
 }
 
 // count asks a provider for numbers of tokens. APIs count requests, with all their parts: what tools add is the
@@ -90,9 +92,10 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		return 0
 	}
 	config := &modelv1.GenerateConfig{}
-	conversation, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Config: config, Addresses: true}, n.model.CapabilitiesOf(config))
-	if err != nil {
-		n.err = err
+	given := prepare.Conversation{Messages: messages, Tools: tools, Config: config, Addresses: true}
+	conversation, err := prepare.Prepare(given, n.model.CapabilitiesOf(config))
+	if err != nil { // There are media that the provider cannot be sent.
+		n.err = provider.ErrCountsNone
 		return 0
 	}
 	sent, _ := provider.Sent(n.model.Provider, conversation.Config)

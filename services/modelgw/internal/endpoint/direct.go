@@ -178,7 +178,8 @@ func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outc
 
 // send posts the request.
 func (r *relay) send(ctx context.Context) (*http.Response, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, provider.Below(r.upstream.URL, r.below), r.body.reader())
+	address := provider.Below(r.upstream.URL, r.below)
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, address, r.body.reader())
 	if err != nil {
 		return nil, err
 	}

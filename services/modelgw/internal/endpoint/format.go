@@ -18,8 +18,8 @@ type format struct {
 	dialect.Codec
 	// about is the codec's description of the format.
 	about dialect.Format
-	// counter counts tokens, nil if the format has no request for it. The request goes to counting, below the address of
-	// others, or to a method of the model.
+	// counter counts tokens, nil if the format has no request for it. The request goes to counting, below the address
+	// of others, or to a method of the model.
 	counter  dialect.TokenCounter
 	counting string
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.

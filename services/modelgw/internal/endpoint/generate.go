@@ -160,7 +160,8 @@ func convertible(doc []byte) error {
 	if jsonscan.AtMost(doc, bound.RequestValues) {
 		return nil
 	}
-	return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
+	return refuse(http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
 }
 
 // origin identifies on whose behalf a call is made.

@@ -13,7 +13,10 @@ var instead = []struct {
 	step string
 }{
 	{regexp.MustCompile(`^/v1/chat/completions`), "what lies below chat completions", "use POST /v1/chat/completions, without storing answers"},
-	{regexp.MustCompile(`^/v1/responses`), "what lies below the Responses API beside input_tokens", "use POST /v1/responses with the whole conversation, since answers are not stored here"},
+	{
+		regexp.MustCompile(`^/v1/responses`), "what lies below the Responses API beside input_tokens",
+		"use POST /v1/responses with the whole conversation, since answers are not stored here",
+	},
 	{regexp.MustCompile(`^/v1/completions`), "the API of plain completions", "use chat completions, POST /v1/chat/completions"},
 	{regexp.MustCompile(`^/v1/complete$`), "the API of text completions", "use the Messages API, POST /v1/messages"},
 	{regexp.MustCompile(`^/v1/messages`), "what lies below the Messages API beside count_tokens", "use POST /v1/messages for each request"},
@@ -30,7 +33,7 @@ func notSpoken(_ context.Context, x *exchange) error {
 			return refuse(http.StatusNotFound, other.name+" is not spoken here ("+asked+"); "+other.step)
 		}
 	}
-	return refuse(http.StatusNotFound, "nothing here answers "+asked+"; there are POST /v1/chat/completions, POST /v1/responses, "+
-		"POST /v1/responses/input_tokens, POST /v1/messages, POST /v1/messages/count_tokens, "+
+	return refuse(http.StatusNotFound, "nothing here answers "+asked+"; there are POST /v1/chat/completions, "+
+		"POST /v1/responses, POST /v1/responses/input_tokens, POST /v1/messages, POST /v1/messages/count_tokens, "+
 		"POST /v1beta/models/<model>:generateContent and GET /v1/models")
 }

@@ -28,9 +28,12 @@ var (
 	revision = regexp.MustCompile(`(?:-v\d+)?(?::\d+)?$`)
 	// snapshot is the end of the name of a state of a model.
 	snapshot = regexp.MustCompile(`-(?:latest|preview|\d{4}-\d\d-\d\d|\d{8}|\d{4}|\d{3})$`)
-	// region precedes names at Bedrock.
+	// region precedes the name of a model in that of a profile of Bedrock, which spreads calls over regions.
 	region = regexp.MustCompile(`^(?:us-gov|us|eu|apac|ap|au|jp|ca|sa|me|af|il|global)\.`)
 )
+
+// WithoutRegion returns the name of the model of a profile of Bedrock, and any other name as it is.
+func WithoutRegion(name string) string { return region.ReplaceAllString(name, "") }
 
 // dated is the name of a snapshot that a host writes behind an `@`.
 func dated(name string) string { return strings.ReplaceAll(name, "@", "-") }
@@ -82,14 +85,14 @@ func (d *Data) canonical(model string) []string {
 		names = append(names, maker+"/"+name)
 		if d.keys[maker] {
 			// A cloud's own form of a name has the maker once more.
-			if bare, dotted := strings.CutPrefix(region.ReplaceAllString(name, ""), maker+"."); dotted {
+			if bare, dotted := strings.CutPrefix(WithoutRegion(name), maker+"."); dotted {
 				names = append(names, maker+"/"+bare)
 			}
 			return names
 		}
 	}
 	// A host's own form: `us.anthropic.claude-opus-4-8`.
-	if maker, bare, dotted := strings.Cut(region.ReplaceAllString(name, ""), "."); dotted {
+	if maker, bare, dotted := strings.Cut(WithoutRegion(name), "."); dotted {
 		if key, known := organizations[maker]; known {
 			maker = key
 		}

@@ -72,11 +72,6 @@ func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, 
 	return left, taken
 }
 
-// HasMedia reports whether all media of messages are there to be sent: inline, stored, or for the provider to fetch.
-func HasMedia(messages []*modelv1.ChatMessage, fetches provider.Fetches) bool {
-	return inline(messages, fetches) == nil
-}
-
 // inline fails on media that is neither part of the conversation nor stored, nor for the provider to fetch: our files
 // would be read.
 func inline(messages []*modelv1.ChatMessage, fetches provider.Fetches) error {

@@ -70,8 +70,6 @@ type Moded interface {
 
 // TokenCounter is a provider whose API counts the tokens of a request on demand.
 type TokenCounter interface {
-	// CountsTokens reports whether the model's tokens are counted, as far as that is known.
-	CountsTokens() bool
 	// CountTokens asks how many tokens of input a request has, tools included. Its errors are those of Generate, and
 	// ErrCountsNone.
 	CountTokens(ctx context.Context, r *Request) (int64, error)

@@ -15,7 +15,7 @@ func TestAnAddressBelowAnotherHasBothQueries(t *testing.T) {
 		{"https://h/v1/responses", "/input_tokens", "https://h/v1/responses/input_tokens"},
 		{"https://h/responses?api-version=v1", "/input_tokens", "https://h/responses/input_tokens?api-version=v1"},
 		{"https://h/m:generateContent", "?alt=sse", "https://h/m:generateContent?alt=sse"},
-		{"https://h/responses?api-version=v1", "/input_tokens?a=b", "https://h/responses/input_tokens?api-version=v1&a=b"},
+		{"https://h/responses?version=v1", "/input_tokens?a=b", "https://h/responses/input_tokens?version=v1&a=b"},
 	} {
 		assert.Equal(t, test.want, provider.Below(test.address, test.path))
 	}

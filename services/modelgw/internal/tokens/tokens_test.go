@@ -99,10 +99,12 @@ func TestAConversationIsCountedByItsTexts(t *testing.T) {
 func TestALongTextIsTakenToBeLikeItsBeginning(t *testing.T) {
 	t.Parallel()
 	const sentence = "Ünïcödé wörds, and 世界. "
-	short, long := strings.Repeat(sentence, 20_000), strings.Repeat(sentence, 40_000) // of more than 1 MiB only the second
+	// Only the second is of more than 1 MiB.
+	short, long := strings.Repeat(sentence, 20_000), strings.Repeat(sentence, 40_000)
 	whole := 2 * tokens.Text(short)
 	assert.InEpsilon(t, whole, tokens.Text(long), 0.001)
-	assert.InEpsilon(t, whole, tokens.Messages([]*modelv1.ChatMessage{chat.User(long[:len(long)/2]), chat.User(long[len(long)/2:])}), 0.001)
+	halves := []*modelv1.ChatMessage{chat.User(long[:len(long)/2]), chat.User(long[len(long)/2:])}
+	assert.InEpsilon(t, whole, tokens.Messages(halves), 0.001)
 }
 
 // A text that a tokenizer reads in more than linear time would hold a processor for minutes.

@@ -65,7 +65,9 @@ func fieldOf(d protoreflect.FieldDescriptor) field {
 // What we declare is what xAI publishes, field by field; enums and methods too.
 func TestTheProtocolIsThePublishedOne(t *testing.T) {
 	t.Parallel()
-	for _, own := range []protoreflect.FileDescriptor{xai.File_xai_api_v1_chat_proto, xai.File_xai_api_v1_batch_proto, xai.File_xai_api_v1_tokenize_proto} {
+	for _, own := range []protoreflect.FileDescriptor{
+		xai.File_xai_api_v1_chat_proto, xai.File_xai_api_v1_batch_proto, xai.File_xai_api_v1_tokenize_proto,
+	} {
 		t.Run(own.Path(), func(t *testing.T) {
 			t.Parallel()
 			same(t, published(t), own)

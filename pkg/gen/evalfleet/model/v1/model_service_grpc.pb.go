@@ -69,9 +69,9 @@ type ModelServiceClient interface {
 	// it. A conversation that does not fit into one request is sent in parts, the last of them with the call. It fails
 	// with PREFIX_UNKNOWN as Generate does. Idempotent.
 	ExtendPrefix(ctx context.Context, in *ExtendPrefixRequest, opts ...grpc.CallOption) (*ExtendPrefixResponse, error)
-	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model, else by
-	// an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of text over 1 MiB
-	// the beginning is counted and the rest taken to be like it. The response states which.
+	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
+	// else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
+	// text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
 	// Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
 	// messages. A provider, model or server that cannot compact the conversation fails with CAPABILITY_UNSUPPORTED of
@@ -300,9 +300,9 @@ type ModelServiceServer interface {
 	// it. A conversation that does not fit into one request is sent in parts, the last of them with the call. It fails
 	// with PREFIX_UNKNOWN as Generate does. Idempotent.
 	ExtendPrefix(context.Context, *ExtendPrefixRequest) (*ExtendPrefixResponse, error)
-	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model, else by
-	// an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of text over 1 MiB
-	// the beginning is counted and the rest taken to be like it. The response states which.
+	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
+	// else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
+	// text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
 	// Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
 	// messages. A provider, model or server that cannot compact the conversation fails with CAPABILITY_UNSUPPORTED of

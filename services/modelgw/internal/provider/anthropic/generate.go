@@ -187,9 +187,6 @@ func (a *attempt) count(ctx context.Context, text string) (int64, error) {
 // counter is a model at a site that counts tokens.
 type counter struct{ *model }
 
-// CountsTokens implements provider.TokenCounter.
-func (counter) CountsTokens() bool { return true }
-
 // CountTokens implements provider.TokenCounter.
 func (m counter) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
 	p, err := m.plan(r)

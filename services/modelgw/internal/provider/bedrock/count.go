@@ -9,27 +9,18 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Tokens are counted for the ids of models alone.
-var (
-	// arn precedes the id of a model, or of a profile, in its ARN. Those of other kinds do not say what model they are.
-	arn = regexp.MustCompile(`^arn:[^/]*:(foundation-model|inference-profile)/`)
-	// profile precedes the id of a model in that of a profile, which spreads calls over regions.
-	profile = regexp.MustCompile(`^(us-gov|us|eu|apac|ap|au|jp|ca|sa|me|af|il|global)\.`)
-)
+// arn precedes the id of a model, or of a profile, in its ARN. Those of other kinds do not say what model they are.
+var arn = regexp.MustCompile(`^arn:[^/]*:(foundation-model|inference-profile)/`)
 
-// counted is the id of the model; ok is false if the name does not say it.
+// counted is the id of the model, since tokens are counted for models and not for profiles; ok is false if the name does
+// not say it.
 func (n name) counted() (model string, ok bool) {
 	id := arn.ReplaceAllString(string(n), "")
-	return profile.ReplaceAllString(id, ""), !strings.HasPrefix(id, "arn:")
-}
-
-// CountsTokens implements provider.TokenCounter.
-func (m *model) CountsTokens() bool {
-	_, named := m.name.counted()
-	return named && !m.countsNone.Load()
+	return modeldata.WithoutRegion(id), !strings.HasPrefix(id, "arn:")
 }
 
 // CountTokens implements provider.TokenCounter. A model that Bedrock does not count, and an account without the right
@@ -69,6 +60,7 @@ func isNotCounted(e *provider.Error, derived bool) bool {
 	case e.Status == http.StatusNotFound:
 		return derived || !ok || said.Type != unknownModel
 	default:
-		return derived && (strings.Contains(e.Message, "model identifier") || strings.Contains(e.Message, "on-demand throughput"))
+		about := strings.Contains(e.Message, "model identifier") || strings.Contains(e.Message, "on-demand throughput")
+		return derived && about
 	}
 }

@@ -73,9 +73,6 @@ func (m *model) generate(ctx context.Context, r *provider.Request) (response *pr
 	return response, remembered, err
 }
 
-// CountsTokens implements provider.TokenCounter.
-func (m *model) CountsTokens() bool { return true }
-
 // CountTokens implements provider.TokenCounter.
 func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
 	request := m.request(r)

@@ -15,9 +15,6 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/xai"
 )
 
-// CountsTokens implements provider.TokenCounter.
-func (m *model) CountsTokens() bool { return true }
-
 // CountTokens implements provider.TokenCounter. xAI splits a text into tokens, and counts no conversations: the texts
 // of the messages and the definitions of the tools are sent as one text. A conversation with media is not counted.
 func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {

@@ -37,15 +37,22 @@ func (w *words) TokenizeText(_ context.Context, r *xai.TokenizeTextRequest) (*xa
 
 func count(t *testing.T, err error, r *provider.Request) (int64, error) {
 	t.Helper()
-	return opened(t, "grok-4", serve(t, &server{tokenizer: &words{err: err}})).(provider.TokenCounter).CountTokens(t.Context(), r)
+	p := opened(t, "grok-4", serve(t, &server{tokenizer: &words{err: err}}))
+	return p.(provider.TokenCounter).CountTokens(t.Context(), r)
 }
 
 func TestTextsAreCountedByTheServersTokenizer(t *testing.T) {
 	t.Parallel()
-	talk := []*modelv1.ChatMessage{chat.System("be brief"), chat.User("how are you"), chat.Assistant("", chat.Call("c", "look", `{"at": "it"}`))}
-	tokens, err := count(t, nil, &provider.Request{Messages: talk, Tools: []*toolv1.ToolInfo{{Name: "look", Description: "look at it"}}})
+	tokens, err := count(t, nil, &provider.Request{
+		Messages: []*modelv1.ChatMessage{
+			chat.System("be brief"), chat.User("how are you"), chat.Assistant("", chat.Call("c", "look", `{"at": "it"}`)),
+		},
+		Tools: []*toolv1.ToolInfo{{Name: "look", Description: "look at it"}},
+	})
 	require.NoError(t, err)
-	assert.EqualValues(t, len(strings.Fields(`grok-4 be brief how are you look {"at": "it"}{"type":"function","function":{"name":"look","description":"look at it"}}`)), tokens)
+	const text = `be brief how are you look {"at": "it"}` +
+		`{"type":"function","function":{"name":"look","description":"look at it"}}`
+	assert.EqualValues(t, len(strings.Fields("grok-4 "+text)), tokens)
 }
 
 func TestWhatTheServersTokenizerDoesNotCount(t *testing.T) {
@@ -60,7 +67,8 @@ func TestWhatTheServersTokenizerDoesNotCount(t *testing.T) {
 		require.ErrorIs(t, err, provider.ErrCountsNone)
 	}
 	for _, refusal := range []error{
-		status.Error(codes.Unavailable, "of key-of-the-account"), status.Error(codes.InvalidArgument, "prompt length of key-of-the-account"),
+		status.Error(codes.Unavailable, "of key-of-the-account"),
+		status.Error(codes.InvalidArgument, "prompt length of key-of-the-account"),
 	} {
 		_, err = count(t, refusal, asked)
 		failure, ok := provider.As(err)

@@ -131,7 +131,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.client, m.tokenizer, m.redact = xai.NewChatClient(connection), xai.NewTokenizeClient(connection), transport.RedactText(access.APIKey)
+	m.client, m.tokenizer = xai.NewChatClient(connection), xai.NewTokenizeClient(connection)
+	m.redact = transport.RedactText(access.APIKey)
 	m.batch = m.batchesOf(connection)
 	m.server, m.sealer = access.Endpoint, provider.Sealer(Name, access.Endpoint, spec.Account)
 	return m, nil

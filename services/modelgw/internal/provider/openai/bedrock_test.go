@@ -51,8 +51,12 @@ func TestServersOfToolsAreRefusedOnBedrockAlsoForACount(t *testing.T) {
 	t.Parallel()
 	p, err := openWith(t, bedrockAt("http://localhost:1/v1"), provider.Spec{Model: "bedrock/gpt-5"})
 	require.NoError(t, err)
-	server := &toolv1.ToolInfo{Name: "mcp_server_docs", OptionsJson: `{"name":"docs","type":"http","url":"https://mcp.example","tools":"all"}`}
-	_, err = p.(provider.TokenCounter).CountTokens(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{server}})
+	server := &toolv1.ToolInfo{
+		Name: "mcp_server_docs", OptionsJson: `{"name":"docs","type":"http","url":"https://mcp.example","tools":"all"}`,
+	}
+	_, err = p.(provider.TokenCounter).CountTokens(t.Context(), &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{server},
+	})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
 }
 

@@ -19,7 +19,10 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	encode := func(dst []byte) ([]byte, error) { return request.AppendCompact(dst, instructions) }
 	response, err := m.responses.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		left := r.AnswerBound()
-		answer, err := m.responses.Post(ctx, r, &exchange.Call{URL: provider.Below(m.responsesURL, "/compact"), Header: m.client.Header(r.Config), Model: m.served}, body, &left)
+		call := &exchange.Call{
+			URL: provider.Below(m.responsesURL, "/compact"), Header: m.client.Header(r.Config), Model: m.served,
+		}
+		answer, err := m.responses.Post(ctx, r, call, body, &left)
 		if err != nil {
 			return nil, answer.Raw, err
 		}

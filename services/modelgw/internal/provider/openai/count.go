@@ -8,20 +8,19 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
-// CountsTokens implements provider.TokenCounter.
-func (m *model) CountsTokens() bool { return m.isOfResponses(nil) && !m.countsNone.Load() }
-
 // CountTokens implements provider.TokenCounter, for the models that use the Responses API. A server that does not know
 // the address, such as Azure's, is asked once.
 func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
-	if !m.CountsTokens() {
+	if !m.isOfResponses(nil) || m.countsNone.Load() {
 		return 0, provider.ErrCountsNone
 	}
 	if err := m.refuseServers(r); err != nil {
 		return 0, err
 	}
 	r, _ = responsesapi.Renamed(r)
-	call := &exchange.Call{URL: provider.Below(m.responsesURL, "/input_tokens"), Header: m.client.Header(r.Config), Model: m.served}
+	call := &exchange.Call{
+		URL: provider.Below(m.responsesURL, "/input_tokens"), Header: m.client.Header(r.Config), Model: m.served,
+	}
 	tokens, err := m.responses.Count(ctx, call, m.responsesRequest(r).AppendCount)
 	if failure, ok := provider.As(err); ok && responsesapi.LacksAddress(failure) {
 		m.countsNone.Store(true)

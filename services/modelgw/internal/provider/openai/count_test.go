@@ -21,7 +21,9 @@ func asked() *provider.Request {
 	return &provider.Request{
 		Messages: []*modelv1.ChatMessage{chat.System("s"), chat.User("q")},
 		Tools:    []*toolv1.ToolInfo{{Name: "python", Description: "d", ParametersJson: `{"type":"object"}`}},
-		Config:   &modelv1.GenerateConfig{MaxTokens: new(int64(9)), ReasoningEffort: new("low"), ExtraBodyJson: new(`{"user":"u"}`)},
+		Config: &modelv1.GenerateConfig{
+			MaxTokens: new(int64(9)), ReasoningEffort: new("low"), ExtraBodyJson: new(`{"user":"u"}`),
+		},
 	}
 }
 
@@ -35,9 +37,11 @@ func TestTokensAreCountedByTheResponsesAPI(t *testing.T) {
 	assert.Equal(t, "POST /v1/responses/input_tokens", (*received)[0])
 	var sent map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte((*received)[1]), &sent))
-	assert.Equal(t, []string{"input", "model", "reasoning", "tools"}, slices.Sorted(maps.Keys(sent)), "the server refuses members that it does not know")
+	known := []string{"input", "model", "reasoning", "tools"}
+	assert.Equal(t, known, slices.Sorted(maps.Keys(sent)), "the server refuses members that it does not know")
 	assert.Contains(t, string(sent["tools"]), `"python_exec"`, "tools have the names that are sent")
-	assert.JSONEq(t, `{"effort":"low"}`, string(sent["reasoning"]), "a summary is output, which is refused to an organization that is not verified")
+	assert.JSONEq(t, `{"effort":"low"}`, string(sent["reasoning"]),
+		"a summary is output, which is refused to an organization that is not verified")
 }
 
 func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
@@ -52,9 +56,14 @@ func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
 		"chat completions": {200, `{}`, `{"responses_api": false}`, 0, provider.ErrCountsNone.Error()},
 		"no route":         {404, `Not Found`, byResponses, 1, provider.ErrCountsNone.Error()},
 		"another method":   {405, `{}`, byResponses, 1, provider.ErrCountsNone.Error()},
-		"a lost item":      {404, `{"error":{"message":"Item with id 'rs_1' not found.","type":"invalid_request_error","param":"input","code":null}}`, byResponses, 2, "rs_1"},
-		"an unknown model": {404, `{"error":{"message":"no such model","code":"model_not_found"}}`, byResponses, 2, "no such model"},
-		"overloaded":       {503, `{"error":{"message":"busy"}}`, byResponses, 2, "busy"},
+		"a lost item": {
+			404, `{"error":{"message":"Item with id 'rs_1' not found.","type":"invalid_request_error","param":"input","code":null}}`,
+			byResponses, 2, "rs_1",
+		},
+		"an unknown model": {
+			404, `{"error":{"message":"no such model","code":"model_not_found"}}`, byResponses, 2, "no such model",
+		},
+		"overloaded": {503, `{"error":{"message":"busy"}}`, byResponses, 2, "busy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

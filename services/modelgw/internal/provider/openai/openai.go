@@ -186,7 +186,10 @@ type model struct {
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	m := &model{name: name{id: spec.Model}, served: spec.Model, unverified: &unverified{}, countsNone: &atomic.Bool{}, pollEvery: h.pollEvery}
+	m := &model{
+		name: name{id: spec.Model}, served: spec.Model, unverified: &unverified{}, countsNone: &atomic.Bool{},
+		pollEvery: h.pollEvery,
+	}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}

@@ -126,7 +126,8 @@ func finishPerplexity(answer dialect.Response, output *modelv1.ModelOutput, _ st
 	}
 	for _, found := range said.Found() {
 		if found.Type != "search_results" && found.Type != "fetch_url_results" {
-			return fmt.Errorf("the answer has an item of type %q, which cannot be read; a tool in extra_body may give it", found.Type)
+			const what = "the answer has an item of type %q, which cannot be read; a tool in extra_body may give it"
+			return fmt.Errorf(what, found.Type)
 		}
 		cite(output, found.Results)
 		earlier, _ := metadata.Get(found.Type)

@@ -182,10 +182,12 @@ func TestWhatPerplexityFoundThatIsUnknown(t *testing.T) {
 	for _, kind := range []string{"image_results", "item_of_tomorrow"} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"id":"r","status":"completed","output":[{"type":%q},{"type":"message","content":[{"type":"output_text","text":"x"}]}]}`, kind)
+			_, _ = fmt.Fprintf(w, `{"id":"r","status":"completed","output":[{"type":%q},
+				{"type":"message","content":[{"type":"output_text","text":"x"}]}]}`, kind)
 		}))
 		t.Cleanup(server.Close)
-		_, err := openAt(t, "perplexity", "sonar", server.URL, `{"stream": false}`).Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		asked := &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}}
+		_, err := openAt(t, "perplexity", "sonar", server.URL, `{"stream": false}`).Generate(t.Context(), asked)
 		require.ErrorContains(t, err, kind)
 	}
 }

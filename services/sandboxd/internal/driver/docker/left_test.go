@@ -226,7 +226,9 @@ func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
 func loseByMemory(t *testing.T, d *docker.Driver, id, owner string) *rpcerr.Error {
 	t.Helper()
 	api, ctx := engineOf(t), waittest.Context(t)
-	report, err := d.Create(ctx, driver.Spec{ID: id, Owner: owner, OrphanTimeout: time.Minute, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64}})
+	report, err := d.Create(ctx, driver.Spec{
+		ID: id, Owner: owner, OrphanTimeout: time.Minute, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64},
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
 	c := guestclient.New(guestclient.Config{

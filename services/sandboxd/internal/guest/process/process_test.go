@@ -205,7 +205,8 @@ func TestKillTreeReaps(t *testing.T) { //nolint:paralleltest // see above
 		return p
 	}
 	other := begin("sleep 1000")
-	p := begin("for i in $(seq 100); do sleep 1000 & echo $! >>" + file + "; done; exec sleep 1000") // which reaps no child
+	// The leader reaps no child.
+	p := begin("for i in $(seq 100); do sleep 1000 & echo $! >>" + file + "; done; exec sleep 1000")
 	require.Eventually(t, func() bool { return len(readPIDs(file)) == 100 }, waittest.Bound, 5*time.Millisecond)
 	pids := readPIDs(file)
 	killed, between := make(chan struct{}), make(chan int)

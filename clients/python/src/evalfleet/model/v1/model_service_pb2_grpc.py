@@ -180,9 +180,9 @@ class ModelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CountTokens(self, request, context):
-        """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model, else by
-        an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of text over 1 MiB
-        the beginning is counted and the rest taken to be like it. The response states which.
+        """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
+        else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
+        text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -69,9 +69,9 @@ class ModelServiceStub:
     with PREFIX_UNKNOWN as Generate does. Idempotent.
     """
     CountTokens: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.CountTokensRequest, _model_service_pb2.CountTokensResponse]
-    """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model, else by
-    an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of text over 1 MiB
-    the beginning is counted and the rest taken to be like it. The response states which.
+    """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
+    else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
+    text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
     """
     Compact: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.CompactRequest, _model_service_pb2.CompactResponse]
     """Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
@@ -133,9 +133,9 @@ class ModelServiceAsyncStub(ModelServiceStub):
     with PREFIX_UNKNOWN as Generate does. Idempotent.
     """
     CountTokens: _aio.UnaryUnaryMultiCallable[_model_service_pb2.CountTokensRequest, _model_service_pb2.CountTokensResponse]  # type: ignore[assignment]
-    """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model, else by
-    an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of text over 1 MiB
-    the beginning is counted and the rest taken to be like it. The response states which.
+    """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
+    else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
+    text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
     """
     Compact: _aio.UnaryUnaryMultiCallable[_model_service_pb2.CompactRequest, _model_service_pb2.CompactResponse]  # type: ignore[assignment]
     """Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
@@ -248,9 +248,9 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_service_pb2.CountTokensRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_service_pb2.CountTokensResponse, _abc.Awaitable[_model_service_pb2.CountTokensResponse]]:
-        """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model, else by
-        an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of text over 1 MiB
-        the beginning is counted and the rest taken to be like it. The response states which.
+        """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
+        else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
+        text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
         """
 
     @_abc_1.abstractmethod
