@@ -120,8 +120,8 @@ func TestTokensAreEstimatedWhereTheServerCountsNone(t *testing.T) {
 		c.OpenAI.APIKey, c.OpenAI.BaseURL, c.OpenAI.ResponsesAPI = config.NewSecret("k"), server.URL, new(true)
 	})
 	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
-		Parent: project, Model: "openai/gpt-5", Messages: []*modelv1.ChatMessage{chat.User("hello"), chat.User("world")},
-		Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+		Parent: project, Model: "openai/gpt-5", Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+		Messages: []*modelv1.ChatMessage{chat.User("hello"), chat.User("world")},
 	})
 	require.NoError(t, err)
 	assert.True(t, count.GetEstimated())

@@ -160,8 +160,8 @@ func convertible(doc []byte) error {
 	if jsonscan.AtMost(doc, bound.RequestValues) {
 		return nil
 	}
-	return refuse(http.StatusRequestEntityTooLarge,
-		fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
+	const why = "the body may have %d JSON values for a model whose provider has another format"
+	return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf(why, bound.RequestValues))
 }
 
 // origin identifies on whose behalf a call is made.

@@ -16,8 +16,8 @@ import (
 // arn precedes the id of a model, or of a profile, in its ARN. Those of other kinds do not say what model they are.
 var arn = regexp.MustCompile(`^arn:[^/]*:(foundation-model|inference-profile)/`)
 
-// counted is the id of the model, since tokens are counted for models and not for profiles; ok is false if the name does
-// not say it.
+// counted is the id of the model, since tokens are counted for models and not for profiles; ok is false if the name
+// does not say it.
 func (n name) counted() (model string, ok bool) {
 	id := arn.ReplaceAllString(string(n), "")
 	return modeldata.WithoutRegion(id), !strings.HasPrefix(id, "arn:")

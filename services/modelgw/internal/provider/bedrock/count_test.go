@@ -58,16 +58,36 @@ func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
 		asked         int32
 		want          string
 	}{
-		"a model that is not counted": {claude45, 400, invalid, "The provided model doesn't support counting tokens.", 1, none},
-		"a right":                     {claude45, 403, "AccessDeniedException", "not authorized: bedrock:CountTokens", 1, none},
-		"no route":                    {claude45, 404, "UnknownOperationException", "", 1, none},
-		"a conversation":              {claude45, 400, invalid, "A conversation must start with a user message.", 2, "must start"},
-		"a model there by profiles":   {"eu." + claude45, 400, invalid, "The provided model identifier is invalid.", 1, none},
-		"an unknown model":            {claude45, 400, invalid, "The provided model identifier is invalid.", 2, "identifier"},
-		"a model that is gone":        {claude45, 404, "ResourceNotFoundException", "It has reached its end of life.", 2, "end of life"},
-		"a name that says no model":   {account + "application-inference-profile/abc", 500, "", "", 0, none},
-		"throttled":                   {claude45, 429, "ThrottlingException", "Slow down.", 2, "Slow down"},
-		"an answer that is none":      {claude45, 200, "", "", 2, "Converse"},
+		"a model that is not counted": {
+			claude45, 400, invalid, "The provided model doesn't support counting tokens.", 1, none,
+		},
+		"a right": {
+			claude45, 403, "AccessDeniedException", "not authorized: bedrock:CountTokens", 1, none,
+		},
+		"no route": {
+			claude45, 404, "UnknownOperationException", "", 1, none,
+		},
+		"a conversation": {
+			claude45, 400, invalid, "A conversation must start with a user message.", 2, "must start",
+		},
+		"a model there by profiles": {
+			"eu." + claude45, 400, invalid, "The provided model identifier is invalid.", 1, none,
+		},
+		"an unknown model": {
+			claude45, 400, invalid, "The provided model identifier is invalid.", 2, "identifier",
+		},
+		"a model that is gone": {
+			claude45, 404, "ResourceNotFoundException", "It has reached its end of life.", 2, "end of life",
+		},
+		"a name that says no model": {
+			account + "application-inference-profile/abc", 500, "", "", 0, none,
+		},
+		"throttled": {
+			claude45, 429, "ThrottlingException", "Slow down.", 2, "Slow down",
+		},
+		"an answer that is none": {
+			claude45, 200, "", "", 2, "Converse",
+		},
 	} {
 		var asked atomic.Int32
 		serve := refusing(test.status, test.kind, `{"message":"`+test.message+`"}`)

@@ -45,7 +45,8 @@ func TestTextsAreCountedByTheServersTokenizer(t *testing.T) {
 	t.Parallel()
 	tokens, err := count(t, nil, &provider.Request{
 		Messages: []*modelv1.ChatMessage{
-			chat.System("be brief"), chat.User("how are you"), chat.Assistant("", chat.Call("c", "look", `{"at": "it"}`)),
+			chat.System("be brief"), chat.User("how are you"),
+			chat.Assistant("", chat.Call("c", "look", `{"at": "it"}`)),
 		},
 		Tools: []*toolv1.ToolInfo{{Name: "look", Description: "look at it"}},
 	})

@@ -57,8 +57,8 @@ func TestWhatCountsNoTokensIsAskedOnce(t *testing.T) {
 		"no route":         {404, `Not Found`, byResponses, 1, provider.ErrCountsNone.Error()},
 		"another method":   {405, `{}`, byResponses, 1, provider.ErrCountsNone.Error()},
 		"a lost item": {
-			404, `{"error":{"message":"Item with id 'rs_1' not found.","type":"invalid_request_error","param":"input","code":null}}`,
-			byResponses, 2, "rs_1",
+			404, `{"error":{"message":"Item with id 'rs_1' not found.",
+				"type":"invalid_request_error","param":"input","code":null}}`, byResponses, 2, "rs_1",
 		},
 		"an unknown model": {
 			404, `{"error":{"message":"no such model","code":"model_not_found"}}`, byResponses, 2, "no such model",
