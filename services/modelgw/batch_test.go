@@ -115,6 +115,40 @@ func TestCallsInABatch(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
 }
 
+// xAI gives no one discount for batches: what an answer cost is in it, and else the dearest share counts.
+func TestABudgetOfDollarsTakesGroksBatches(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		said string
+		cost float64
+	}{
+		"the answer says what it cost": {`,"costInUsdTicks":"5000000000"`, 0.5},
+		"it does not":                  {"", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vendor, url := providertest.XAIBatches(t)
+			vendor.Do(func(v *providertest.BatchVendor) {
+				v.Reply = func(string, []byte) (int, string) {
+					return http.StatusOK, `{"id":"c","outputs":[{"finishReason":"REASON_STOP","message":{"content":"fine","role":"ROLE_ASSISTANT"}}],"usage":{"promptTokens":1000000,"totalTokens":1000000` +
+						tt.said + `}}`
+				}
+			})
+			g := start(t, func(c *modelgw.Config, _ *modelgw.Deps) {
+				c.Grok.APIKey, c.Grok.BaseURL = config.NewSecret("k"), url
+				c.Budgets = map[string]modelgw.Budget{project: {MaxCost: new(100.0)}}
+				c.Prices = map[string]modelgw.Price{"grok/grok-4.3": {Rates: modelgw.Rates{Input: new(1.25), Output: new(2.5)}}}
+			})
+			r := batched("key", "hi", 1)
+			r.Model = "grok/grok-4.3"
+			answer, err := g.models.Generate(t.Context(), r)
+			require.NoError(t, err)
+			assert.InDelta(t, tt.cost, answer.GetOutput().GetUsage().GetTotalCost(), 1e-9)
+			assert.Empty(t, answer.GetWarnings())
+		})
+	}
+}
+
 func TestADeferredCallInABatchOutlivesTheGateway(t *testing.T) {
 	t.Parallel()
 	vendor, url := providertest.OpenAIBatches(t)

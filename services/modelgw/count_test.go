@@ -89,6 +89,7 @@ func TestACountThatFailsIsNotEstimated(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "messages") {
+			w.Header().Set("Retry-After", "600") // Longer than a question is repeated.
 			w.WriteHeader(http.StatusTooManyRequests)
 			fmt.Fprint(w, `{"type":"error","error":{"type":"rate_limit_error","message":"slowly"}}`)
 			return
@@ -109,6 +110,54 @@ func TestACountThatFailsIsNotEstimated(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED), "%v", err)
 	err = ask("google/gemini-2.5-flash")
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID), "%v", err)
+}
+
+// A question for a number is repeated as a call of the model is, in both lanes, and has connections of its own.
+func TestACountIsRepeated(t *testing.T) {
+	t.Parallel()
+	var failures, asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if failures.Add(-1) >= 0 {
+			w.Header().Set("Retry-After-Ms", "1")
+			w.Header().Set("Retry-After", "0.001")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, `{"input_tokens":7}`)
+	}))
+	t.Cleanup(server.Close)
+	g := serveWeb(t, nil, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), server.URL
+	})
+	for name, ask := range map[string]func() int64{
+		"over gRPC": func() int64 {
+			count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+				Parent: project, Model: "anthropic/claude-sonnet-4-5", Messages: []*modelv1.ChatMessage{chat.User("q")},
+			})
+			require.NoError(t, err)
+			return count.GetMessageTokens()
+		},
+		"as bytes": func() int64 {
+			answer := g.post(t, "/v1/messages/count_tokens", `{"model":"anthropic/claude-sonnet-4-5","messages":[{"role":"user","content":"q"}]}`)
+			require.Equal(t, http.StatusOK, answer.StatusCode)
+			var said struct {
+				InputTokens int64 `json:"input_tokens"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(read(t, answer)), &said))
+			return said.InputTokens
+		},
+	} {
+		asked.Store(0)
+		failures.Store(2)
+		assert.EqualValues(t, 7, ask(), name)
+		assert.EqualValues(t, 3, asked.Load(), name)
+	}
+	pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/anthropic/default"})
+	require.NoError(t, err)
+	require.Len(t, pools.GetConnectionPools(), 1)
+	pool := pools.GetConnectionPools()[0]
+	assert.Equal(t, []any{"accounts/anthropic/default/connectionPools/claude-sonnet-4-5@count", int32(10)}, []any{pool.GetName(), pool.GetLimit()})
 }
 
 // A server that counts no tokens is no failure.

@@ -56,6 +56,9 @@ import (
 // cancelGrace is the default of [Config.CancelGrace]. Connections of providers end within milliseconds.
 const cancelGrace = time.Second
 
+// countTimeout bounds one attempt to have tokens counted.
+const countTimeout = 30 * time.Second
+
 // Config sets the gateway up.
 type Config struct {
 	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none. It does
@@ -300,14 +303,16 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.responses = generate.NewCache(stores.responses, deps.Logger)
 	pools := generate.MeasurePools(stores.limiter, deps.Registerer)
 	metrics := generate.NewMetrics(deps.Registerer)
-	stages := []generate.Stage{
-		generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
+	asking := []generate.Stage{ // What every question to a provider has, also one that costs nothing.
+		generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
 		generate.Admit(stores.limiter, pools, generate.Admission{MaxWaiting: cfg.MaxWaiting, Probing: cfg.probing()}),
 	}
+	stages := append([]generate.Stage{generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices)}, asking...)
 	attempt := generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...)
 	calls = call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(attempt, s.responses.Stage, generate.Seal), // A stored answer keeps its sealer.
+		Counting: generate.Chain(generate.Count(countTimeout), asking...),
 		Effects:  effects,
 		Batches:  s.batches,
 		Budgets:  s.budgets,
@@ -331,7 +336,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		fetch = webfetch.New(hosts)
 	}
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
-		Auth: deps.Auth, Registry: s.registry, Models: calls, Settings: s.settings, Fetch: fetch, Stages: stages, AttemptTimeout: cfg.AttemptTimeout,
+		Auth: deps.Auth, Registry: s.registry, Models: calls, Settings: s.settings, Fetch: fetch, Stages: stages, Asking: asking,
+		AttemptTimeout: cfg.AttemptTimeout,
 		Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil

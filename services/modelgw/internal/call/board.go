@@ -64,7 +64,7 @@ func unpriced(w *work) []string {
 	if w.call.Batched == nil {
 		return nil
 	}
-	if support := w.call.Model.Capabilities().Batch; support.PriceShare > 0 || support.ReportsCost {
+	if w.call.Model.Capabilities().Batch.PriceShare > 0 {
 		return nil
 	}
 	return []string{"the price of a batch is not known for " + w.call.Model.FullName() + "; the cost of the call is left out"}

@@ -26,6 +26,8 @@ type Deps struct {
 	Registry *provider.Registry
 	// Pipeline answers calls.
 	Pipeline generate.Func
+	// Counting answers calls that ask for a number of tokens.
+	Counting generate.Func
 	// Effects executes calls with a key once.
 	Effects *effectrpc.Owner
 	// Batches transports calls in batches.

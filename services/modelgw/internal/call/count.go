@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// countTimeout bounds the questions for one number of tokens together.
-const countTimeout = 30 * time.Second
+// countPatience is how long a question for a number of tokens that fails is repeated, in seconds.
+const countPatience = 120
 
 // CountTokens counts the tokens of a request: as the provider counts them if its API does so for the model, else by an
 // estimate, also where the provider cannot be sent the media. A model whose arguments are invalid counts nothing. A
@@ -42,14 +42,10 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 		}
 		messages = all.Messages()
 	}
-	model = model.Pick(generate.Beginning(messages), nil, nil)
-	counter, counts := model.Provider.(provider.TokenCounter)
-	if !counts || len(messages)+len(r.GetTools()) == 0 {
+	if _, counts := model.Provider.(provider.TokenCounter); !counts || len(messages)+len(r.GetTools()) == 0 {
 		return estimate(messages, r.GetTools()), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	n := count{ctx: ctx, model: model, counter: counter, project: project}
+	n := count{ctx: ctx, ask: c.deps.Counting, model: model, project: project}
 	answer := &modelv1.CountTokensResponse{}
 	all := int64(0)
 	if len(messages) > 0 {
@@ -64,7 +60,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	case errors.Is(n.err, provider.ErrCountsNone):
 		return estimate(messages, r.GetTools()), nil
 	case n.err != nil:
-		return nil, provider.RPC(n.err)
+		return nil, n.err
 	default:
 		return answer, nil
 	}
@@ -80,8 +76,8 @@ func estimate(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) *modelv
 // difference that they make to a short message, since a conversation with calls needs its tools.
 type count struct {
 	ctx     context.Context //nolint:containedctx // It lives as long as one call.
+	ask     generate.Func
 	model   *provider.Model
-	counter provider.TokenCounter
 	project string
 	// err is the first failure; nothing is asked after it.
 	err error
@@ -98,10 +94,15 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		n.err = provider.ErrCountsNone
 		return 0
 	}
-	sent, _ := provider.Sent(n.model.Provider, conversation.Config)
-	tokens, err := n.counter.CountTokens(n.ctx, &provider.Request{
-		Messages: conversation.Messages, Tools: conversation.Tools, Config: sent, Attempt: 1, Origin: provider.Origin{Project: n.project},
-	})
-	n.err = err
-	return tokens
+	conversation.Config, _ = provider.Sent(n.model.Provider, conversation.Config)
+	conversation.Config.Timeout = new(float64(countPatience))
+	outcome := &generate.Outcome{}
+	response, err := n.ask(n.ctx, &generate.Call{
+		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true, MaxWait: countPatience * time.Second,
+	}, outcome)
+	if err != nil {
+		n.err = outcome.Explain(ended(n.ctx, err))
+		return 0
+	}
+	return response.Tokens
 }

@@ -37,17 +37,18 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 }
 
 // count returns the number of tokens of a request: the vendor's count if it has the model, and counts its tokens as far
-// as its refusals say so, else an estimate. Neither takes a slot or costs anything.
+// as its refusals say so, else an estimate. Neither costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
-	x.triesAgain = false
 	below := cmp.Or(x.address.below(), x.counting)
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
-		model := r.model
-		if model.HasKeys() {
-			model = model.Pick(beginning(r.body.Bytes), nil, r.serves)
-		}
 		r.counts = true
-		err := r.run(ctx, &generate.Call{Model: model, Origin: x.origin()}, nil)
+		call := &generate.Call{
+			Model: r.model, Origin: x.origin(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves, Counts: true,
+			Beginning: func() []byte { return beginning(r.body.Bytes) },
+		}
+		call.Config = &modelv1.GenerateConfig{}
+		e.cfg.bound(call.Config)
+		err := r.run(ctx, call, e.deps.Asking)
 		if errors.Is(err, provider.ErrCountsNone) {
 			if err := convertible(r.body.Bytes); err != nil {
 				return err

@@ -32,6 +32,12 @@ const (
 	compactions   = 10
 )
 
+// countSuffix distinguishes the pool of questions for numbers of tokens, and counts is its limit: spec/model.md §10.
+const (
+	countSuffix = "@count"
+	counts      = 10
+)
+
 // queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
 
@@ -105,8 +111,12 @@ func poolOf(c *Call, again, probing bool) (limit.Request, error) {
 		key += keySuffix + strconv.Itoa(c.Model.Key)
 	}
 	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: again}
-	if c.Compact != nil {
+	switch {
+	case c.Compact != nil:
 		r.Key, r.Fixed = key+compactSuffix, compactions
+		return r, nil
+	case c.Counts:
+		r.Key, r.Fixed = key+countSuffix, counts
 		return r, nil
 	}
 	bounds, err := chat.Adaptive(c.Config)

@@ -48,6 +48,8 @@ type Call struct {
 	Scopes []string
 	// Compact makes the call shorten the conversation by these instructions, which may be empty; nil continues it.
 	Compact *string
+	// Counts makes the call ask for the number of tokens of its conversation, with [Count].
+	Counts bool
 	// Record selects whether to record the exchange with the provider.
 	Record provider.Record
 	// UnreadTokens estimates the tokens that the call sends beside the conversation: the whole input, if the input is

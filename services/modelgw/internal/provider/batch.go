@@ -97,8 +97,6 @@ type BatchSupport struct {
 	MaxBytes    int64
 	// PriceShare is the price of a call in a batch, as a part of its plain price; 0 if it is not known.
 	PriceShare float64
-	// ReportsCost means that answers in a batch say what they cost.
-	ReportsCost bool
 	// Anonymous means that the vendor does not say of a batch who made it.
 	Anonymous bool
 	// Dropped are options, by their names in GenerateConfig, that plain calls have and calls in a batch have not.

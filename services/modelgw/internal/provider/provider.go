@@ -168,6 +168,8 @@ type Response struct {
 	Output *modelv1.ModelOutput
 	// Compacted are the messages in place of all but the system messages, in the response to a compaction.
 	Compacted []*modelv1.ChatMessage
+	// Tokens answer a question for their number, and nothing else is set then.
+	Tokens int64
 	// Call is the exchange, if Request.Record asked for it.
 	Call *modelv1.ModelCall
 	// Warnings describe changes to the request, such as a changed tool choice. Options that are not sent are known

@@ -71,7 +71,9 @@ type ModelServiceClient interface {
 	ExtendPrefix(ctx context.Context, in *ExtendPrefixRequest, opts ...grpc.CallOption) (*ExtendPrefixResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
 	// else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
-	// text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
+	// text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which. Providers are
+	// asked over ten connections for each model; a question that fails for a reason that may pass is repeated for two
+	// minutes.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
 	// Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
 	// messages. A provider, model or server that cannot compact the conversation fails with CAPABILITY_UNSUPPORTED of
@@ -302,7 +304,9 @@ type ModelServiceServer interface {
 	ExtendPrefix(context.Context, *ExtendPrefixRequest) (*ExtendPrefixResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
 	// else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
-	// text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
+	// text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which. Providers are
+	// asked over ten connections for each model; a question that fails for a reason that may pass is repeated for two
+	// minutes.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
 	// Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
 	// messages. A provider, model or server that cannot compact the conversation fails with CAPABILITY_UNSUPPORTED of

@@ -73,9 +73,13 @@ type batches struct {
 	model  *model
 }
 
+// batchShare is the highest share of the plain price at which a model is sold in batches: xAI gives 20 to 50 % off, by
+// model (LiteLLM 1.110.2 after https://api.x.ai/v1/language-models). What a call cost is in its answer.
+const batchShare = 0.8
+
 func (m *model) batchesOf(connection grpc.ClientConnInterface) *provider.BatchSupport {
 	return &provider.BatchSupport{ // https://docs.x.ai/docs/guides/batch-api
-		API: &batches{xai.NewBatchMgmtClient(connection), m}, MaxRequests: 1_000_000, MaxBytes: 200 << 20, ReportsCost: true,
+		API: &batches{xai.NewBatchMgmtClient(connection), m}, MaxRequests: 1_000_000, MaxBytes: 200 << 20, PriceShare: batchShare,
 	}
 }
 

@@ -431,6 +431,26 @@ func TestEmulatedTools(t *testing.T) {
 	assert.NotContains(t, response.Call.GetRequestJson(), `"tools"`)
 }
 
+// A server may know calls although its model's tools are in a prompt: bare arguments are then the tool's first ones.
+func TestACallOfAnEmulatedToolInTheAPIsOwnForm(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{`"Paris"`: `{"city":"Paris"}`, `"[1, 2]"`: `{"city":[1,2]}`, `"{\"city\":\"Rome\"}"`: `{"city":"Rome"}`} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"weather","arguments":`+arguments+`}}]}}]}`)
+		}))
+		t.Cleanup(server.Close)
+		response, err := openAt(t, "ollama", "m", server.URL, `{"emulate_tools": true}`).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll,
+			Tools: []*toolv1.ToolInfo{{Name: "weather", ParametersJson: `{"type":"object","properties":{"city":{}}}`}},
+		})
+		require.NoError(t, err)
+		call := chat.FirstMessage(response.Output).GetToolCalls()[0]
+		assert.Empty(t, call.GetParseError(), arguments)
+		assert.JSONEq(t, want, call.GetArgumentsJson())
+		assert.NotContains(t, response.Call.GetRequestJson(), `"tools"`)
+	}
+}
+
 // Models of Llama on Azure have their tools in a prompt, unless an argument says otherwise; no request of a client then
 // passes unchanged.
 func TestWhoseToolsAreEmulated(t *testing.T) {

@@ -340,6 +340,7 @@ func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Res
 	case m.emulates:
 		emulated := emulate.Request(r)
 		request, warnings := m.chatRequest(emulated)
+		emulated.Tools = r.Tools // They name the argument of a call in the API's own form whose arguments are bare.
 		response, err := m.client.Do(ctx, emulated, request)
 		if err == nil {
 			emulate.Read(response.Output, r.Tools, m.label)

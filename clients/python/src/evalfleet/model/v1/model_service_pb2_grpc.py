@@ -182,7 +182,9 @@ class ModelServiceServicer(object):
     def CountTokens(self, request, context):
         """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
         else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
-        text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
+        text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which. Providers are
+        asked over ten connections for each model; a question that fails for a reason that may pass is repeated for two
+        minutes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -71,7 +71,9 @@ class ModelServiceStub:
     CountTokens: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.CountTokensRequest, _model_service_pb2.CountTokensResponse]
     """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
     else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
-    text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
+    text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which. Providers are
+    asked over ten connections for each model; a question that fails for a reason that may pass is repeated for two
+    minutes.
     """
     Compact: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.CompactRequest, _model_service_pb2.CompactResponse]
     """Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
@@ -135,7 +137,9 @@ class ModelServiceAsyncStub(ModelServiceStub):
     CountTokens: _aio.UnaryUnaryMultiCallable[_model_service_pb2.CountTokensRequest, _model_service_pb2.CountTokensResponse]  # type: ignore[assignment]
     """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
     else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
-    text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
+    text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which. Providers are
+    asked over ten connections for each model; a question that fails for a reason that may pass is repeated for two
+    minutes.
     """
     Compact: _aio.UnaryUnaryMultiCallable[_model_service_pb2.CompactRequest, _model_service_pb2.CompactResponse]  # type: ignore[assignment]
     """Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
@@ -250,7 +254,9 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_model_service_pb2.CountTokensResponse, _abc.Awaitable[_model_service_pb2.CountTokensResponse]]:
         """CountTokens counts the tokens of messages and tools, by the provider's own count if it has one for the model,
         else by an estimate: text by the tokenizer o200k_base, with a tenth more, and media by their kind and size. Of
-        text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which.
+        text over 1 MiB the beginning is counted and the rest taken to be like it. The response states which. Providers are
+        asked over ten connections for each model; a question that fails for a reason that may pass is repeated for two
+        minutes.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,29 @@
+package generate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Count makes one attempt of a call that asks for a number of tokens: the innermost function of such calls. It fails
+// with [provider.ErrCountsNone] if the provider counts none. An attempt that takes longer than limit is cut and counts as
+// transient.
+func Count(limit time.Duration) Func {
+	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
+		o.Attempts++
+		counter, ok := c.Model.Provider.(provider.TokenCounter)
+		if !ok {
+			return nil, provider.ErrCountsNone
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: the attempt took longer than %s", provider.ErrCut, limit))
+		defer cancel()
+		tokens, err := counter.CountTokens(ctx, c.request(o))
+		if err != nil {
+			return nil, c.explain(ctx, err)
+		}
+		return &provider.Response{Tokens: tokens}, nil
+	}
+}
