@@ -56,6 +56,9 @@ import (
 // cancelGrace is the default of [Config.CancelGrace]. Connections of providers end within milliseconds.
 const cancelGrace = time.Second
 
+// saveGrace bounds the last save of what was spent, at the end of the process.
+const saveGrace = 2 * time.Second
+
 // countTimeout bounds one attempt to have tokens counted.
 const countTimeout = 30 * time.Second
 
@@ -90,7 +93,8 @@ type Config struct {
 	// Redis is what several replicas share: the response cache, and the limits of connections to providers.
 	Redis RedisConfig `yaml:"redis"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`,
-	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused.
+	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused. What was spent counts
+	// from the first call on, over restarts.
 	Budgets map[string]Budget `yaml:"budgets"`
 	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. They replace built-in prices, which
 	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or a
@@ -221,7 +225,9 @@ type Deps struct {
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Batches keeps calls in batches; nil keeps them in memory, where they end with the process.
 	Batches batch.Store
-	// Idle leaves batches alone: the process only reads.
+	// Budgets have the bounds of the configuration; nil keeps them in memory, where what was spent ends with the process.
+	Budgets *budget.Ledger
+	// Idle leaves batches and budgets alone: the process only reads.
 	Idle bool
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil without a blob store. It fails with
 	// [blob.ErrNotFound] and [blob.ErrInvalid].
@@ -250,7 +256,7 @@ type Service struct {
 	responses *generate.Cache
 	registry  *provider.Registry
 	settings  *settings.Current
-	budgets   *budget.Memory
+	budgets   *budget.Ledger
 	log       *slog.Logger
 
 	// reloading is held while the configuration is replaced, and while all is closed, after which closed is set.
@@ -266,8 +272,11 @@ type Service struct {
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
 	s := &Service{
-		registry: &provider.Registry{Logger: deps.Logger}, settings: settings.New(settingsOf(&cfg)), budgets: budget.NewMemory(bounds(cfg.Budgets)),
-		log: deps.Logger, cfg: cfg, deps: deps, idle: deps.Idle,
+		registry: &provider.Registry{Logger: deps.Logger}, settings: settings.New(settingsOf(&cfg)),
+		budgets: deps.Budgets, log: deps.Logger, cfg: cfg, deps: deps, idle: deps.Idle,
+	}
+	if s.budgets == nil {
+		s.budgets = budget.New(bounds(cfg.Budgets))
 	}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -337,8 +346,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
 		Auth: deps.Auth, Registry: s.registry, Models: calls, Settings: s.settings, Fetch: fetch, Stages: stages, Asking: asking,
-		AttemptTimeout: cfg.AttemptTimeout,
-		Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
+		AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil
 }
@@ -357,14 +365,15 @@ func bounds(configured map[string]Budget) map[string]budget.Bounds {
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) { s.server.Register(registrar) }
 
-// Run forgets old answers and looks after batches until ctx ends. It then returns nil.
+// Run forgets old answers, looks after batches and saves what is spent until ctx ends. It then returns nil.
 func (s *Service) Run(ctx context.Context) error {
-	var batches sync.WaitGroup
+	var others sync.WaitGroup
 	if !s.idle {
-		batches.Go(func() { s.batches.Run(ctx) })
+		others.Go(func() { s.batches.Run(ctx) })
+		others.Go(func() { s.budgets.Run(ctx) })
 	}
 	s.effects.Sweep(ctx)
-	batches.Wait()
+	others.Wait()
 	return nil
 }
 
@@ -374,7 +383,9 @@ func (s *Service) Close(ctx context.Context) error {
 	s.batches.Stop()
 	err := s.effects.Drain(ctx)
 	s.responses.Close()
-	return errors.Join(err, s.close())
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveGrace)
+	defer cancel()
+	return errors.Join(err, s.budgets.Save(saving), s.close())
 }
 
 func (s *Service) close() error {

@@ -11,7 +11,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch/sqlite"
+	batchsqlite "github.com/evalfleet/evalfleet/services/modelgw/internal/batch/sqlite"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	budgetsqlite "github.com/evalfleet/evalfleet/services/modelgw/internal/budget/sqlite"
 )
 
 // Program is the service for a process to run.
@@ -27,12 +29,20 @@ func Program(cfg Config) daemon.Program {
 					return nil, err
 				}
 			}
-			batches, err := sqlite.New(ctx, parts.DB)
+			batches, err := batchsqlite.New(ctx, parts.DB)
+			if err != nil {
+				return nil, err
+			}
+			kept, err := budgetsqlite.New(ctx, parts.DB)
+			if err != nil {
+				return nil, err
+			}
+			budgets, err := budget.Open(ctx, bounds(cfg.Budgets), kept, parts.Logger)
 			if err != nil {
 				return nil, err
 			}
 			service, err := New(cfg, Deps{ //nolint:contextcheck // What it reads, a file of certificates, it reads at once.
-				Own: own, Batches: batches, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
+				Own: own, Batches: batches, Budgets: budgets, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
 				Registerer: parts.Registerer, Logger: parts.Logger,
 			})
 			if err != nil {

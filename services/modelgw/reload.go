@@ -82,7 +82,9 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 	s.settings.Set(settingsOf(&next))
 	for scope := range maps.Keys(union(s.cfg.Budgets, next.Budgets)) {
 		if before, now := budget.Bounds(s.cfg.Budgets[scope]), budget.Bounds(next.Budgets[scope]); !before.Equal(now) {
-			s.budgets.Set(scope, now)
+			if err := s.budgets.Configure(ctx, scope, now); err != nil {
+				s.log.WarnContext(ctx, "a budget has the bounds of the configuration, and may have those before it again after a restart", "scope", scope, "error", err)
+			}
 		}
 	}
 	s.cfg = next

@@ -3,6 +3,8 @@
 // A call reserves its estimated cost before it is made and settles its actual cost afterwards. While the reservations
 // of calls in flight fill a budget, a further call waits for them to settle; once the budget is spent, it fails. A
 // scope without bounds only counts. Providers report the usage of calls: it never reduces the spent amount.
+//
+// A [Store] keeps what was spent, and the bounds that operators set, across restarts.
 package budget
 
 import (
@@ -10,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -25,9 +29,9 @@ import (
 // Bounds are the limits of a scope.
 type Bounds struct {
 	// MaxTokens bounds tokens; nil is no bound.
-	MaxTokens *int64 `yaml:"max_tokens"`
+	MaxTokens *int64 `yaml:"max_tokens" json:"max_tokens,omitempty"`
 	// MaxCost bounds dollars, of models whose prices are known; nil is no bound.
-	MaxCost *float64 `yaml:"max_cost"`
+	MaxCost *float64 `yaml:"max_cost" json:"max_cost,omitempty"`
 }
 
 // Check returns the fault of the bounds, and its key. A bound that is negative or not a number would bound nothing, or
@@ -76,20 +80,27 @@ type State struct {
 	CostPartial bool
 }
 
-// Memory keeps budgets in the process. Its methods are safe for concurrent use.
-type Memory struct {
-	mu      sync.Mutex
-	scopes  map[string]*State
-	changed chan struct{} // closed and removed when something was settled or a bound was changed; nil if no call waits
+// Ledger has the budgets of a process. Its methods are safe for concurrent use.
+type Ledger struct {
+	mu         sync.Mutex
+	scopes     map[string]*State
+	configured map[string]Bounds
+	changed    chan struct{}       // closed and removed when something was settled or a bound was changed; nil if no call waits
+	unsaved    map[string]struct{} // scopes whose spending is not in the store; nil without a store
+
+	store Store // nil keeps nothing
+	// saving is held while spending is written, so that no older sum follows a newer one.
+	saving sync.Mutex
+	log    *slog.Logger
 }
 
-// NewMemory returns budgets with bounds by scope, such as `projects/default`.
-func NewMemory(bounds map[string]Bounds) *Memory {
-	m := &Memory{scopes: map[string]*State{}}
-	for scope, b := range bounds {
-		m.scopes[scope] = &State{Scope: scope, Bounds: b}
+// New returns a ledger in memory with the configured bounds by scope, such as `projects/default`.
+func New(configured map[string]Bounds) *Ledger {
+	l := &Ledger{scopes: map[string]*State{}, configured: maps.Clone(configured)}
+	for scope, b := range configured {
+		l.scope(scope).Bounds = b
 	}
-	return m
+	return l
 }
 
 // retryIn is the retry delay for a spent budget: a person has to raise it.
@@ -99,28 +110,28 @@ const retryIn = time.Minute
 // call for an estimate. It waits while only reservations prevent it, and fails with RESOURCE_EXHAUSTED
 // (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The returned function settles the actual usage, nil
 // for none, and must be called once.
-func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(taken *modelv1.ModelUsage), err error) {
+func (l *Ledger) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(taken *modelv1.ModelUsage), err error) {
 	var tokens int64
-	if m.bounded(scopes) {
+	if l.bounded(scopes) {
 		tokens = chat.SumTokens(estimate())
 	}
 	for {
-		m.mu.Lock()
-		wait, err := m.fits(scopes, tokens)
+		l.mu.Lock()
+		wait, err := l.fits(scopes, tokens)
 		if err != nil {
-			m.mu.Unlock()
+			l.mu.Unlock()
 			return nil, err
 		}
 		if !wait {
-			m.reserve(scopes, tokens)
-			m.mu.Unlock()
-			return func(taken *modelv1.ModelUsage) { m.settle(scopes, tokens, taken) }, nil
+			l.reserve(scopes, tokens)
+			l.mu.Unlock()
+			return func(taken *modelv1.ModelUsage) { l.settle(scopes, tokens, taken) }, nil
 		}
-		if m.changed == nil {
-			m.changed = make(chan struct{})
+		if l.changed == nil {
+			l.changed = make(chan struct{})
 		}
-		changed := m.changed
-		m.mu.Unlock()
+		changed := l.changed
+		l.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -131,30 +142,30 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() i
 
 // BoundsCost returns the first of the scopes whose budget bounds dollars; empty if there is none. Such a budget works
 // only for models whose prices are known.
-func (m *Memory) BoundsCost(scopes []string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (l *Ledger) BoundsCost(scopes []string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, scope := range scopes {
-		if s, known := m.scopes[scope]; known && s.Bounds.MaxCost != nil {
+		if s, known := l.scopes[scope]; known && s.Bounds.MaxCost != nil {
 			return scope
 		}
 	}
 	return ""
 }
 
-func (m *Memory) bounded(scopes []string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (l *Ledger) bounded(scopes []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return slices.ContainsFunc(scopes, func(scope string) bool {
-		s, known := m.scopes[scope]
+		s, known := l.scopes[scope]
 		return known && s.Bounds != Bounds{}
 	})
 }
 
 // fits reports whether a reservation must wait for others, and fails when a budget is spent.
-func (m *Memory) fits(scopes []string, tokens int64) (wait bool, err error) {
+func (l *Ledger) fits(scopes []string, tokens int64) (wait bool, err error) {
 	for _, scope := range scopes {
-		s, known := m.scopes[scope]
+		s, known := l.scopes[scope]
 		if !known {
 			continue
 		}
@@ -188,67 +199,100 @@ func Name(scope string) string {
 	return "projects/" + project + "/budgets/" + below
 }
 
-func (m *Memory) reserve(scopes []string, tokens int64) {
+func (l *Ledger) reserve(scopes []string, tokens int64) {
 	for _, scope := range scopes {
-		s, known := m.scopes[scope]
-		if !known {
-			s = &State{Scope: scope}
-			m.scopes[scope] = s
-		}
-		s.Reserved += tokens
+		l.scope(scope).Reserved += tokens
 	}
 }
 
-func (m *Memory) settle(scopes []string, reserved int64, taken *modelv1.ModelUsage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (l *Ledger) settle(scopes []string, reserved int64, taken *modelv1.ModelUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, scope := range scopes {
-		s := m.scopes[scope]
+		s := l.scopes[scope]
 		s.Reserved -= reserved
 		s.Tokens = chat.SumTokens(s.Tokens, taken.GetTotalTokens())
 		s.Cost = chat.SumCost(s.Cost, taken.GetTotalCost())
+		if l.unsaved != nil && taken != nil {
+			l.unsaved[scope] = struct{}{}
+		}
 		s.CostPartial = s.CostPartial || taken.GetCostPartial() || taken != nil && taken.TotalCost == nil && taken.GetTotalTokens() > 0
 	}
-	m.wake()
+	l.wake()
 }
 
-func (m *Memory) wake() {
-	if m.changed != nil {
-		close(m.changed)
-		m.changed = nil
+func (l *Ledger) wake() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
 	}
 }
 
 // Bounds returns the bounds of a scope.
-func (m *Memory) Bounds(scope string) Bounds {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s, known := m.scopes[scope]; known {
+func (l *Ledger) Bounds(scope string) Bounds {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, known := l.scopes[scope]; known {
 		return s.Bounds
 	}
 	return Bounds{}
 }
 
-// Set changes the bounds of a scope; calls that wait look again.
-func (m *Memory) Set(scope string, b Bounds) State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, known := m.scopes[scope]
-	if !known {
-		s = &State{Scope: scope}
-		m.scopes[scope] = s
+// Set changes the bounds of a scope, as an operator asks for; calls that wait look again. The bounds hold until those of
+// the scope's configuration change. It fails, and changes nothing, if the store does.
+func (l *Ledger) Set(ctx context.Context, scope string, b Bounds) (State, error) {
+	if l.store != nil {
+		l.mu.Lock()
+		change := &Change{Bounds: b, Over: l.configured[scope]}
+		l.mu.Unlock()
+		if err := l.store.SaveChange(ctx, scope, change); err != nil {
+			return State{}, err
+		}
 	}
+	return l.bound(scope, b), nil
+}
+
+// Configure replaces the bounds of a scope by new ones of the configuration. An error says that the store failed, so
+// that bounds which an operator set may come back with a restart.
+func (l *Ledger) Configure(ctx context.Context, scope string, b Bounds) error {
+	l.mu.Lock()
+	if l.configured == nil {
+		l.configured = map[string]Bounds{}
+	}
+	l.configured[scope] = b
+	l.mu.Unlock()
+	l.bound(scope, b)
+	if l.store == nil {
+		return nil
+	}
+	return l.store.SaveChange(ctx, scope, nil)
+}
+
+func (l *Ledger) bound(scope string, b Bounds) State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.scope(scope)
 	s.Bounds = b
-	m.wake()
+	l.wake()
 	return *s
 }
 
+// scope returns the state of a scope, which it makes at need.
+func (l *Ledger) scope(name string) *State {
+	s, known := l.scopes[name]
+	if !known {
+		s = &State{Scope: name}
+		l.scopes[name] = s
+	}
+	return s
+}
+
 // List returns the scopes that begin with prefix and have bounds or were spent from, by name.
-func (m *Memory) List(prefix string) []State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (l *Ledger) List(prefix string) []State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var all []State
-	for scope, s := range m.scopes {
+	for scope, s := range l.scopes {
 		if strings.HasPrefix(scope, prefix) {
 			all = append(all, *s)
 		}

@@ -15,11 +15,17 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 )
 
-func reserve(t testing.TB, m *budget.Memory, tokens int64, scopes ...string) func(int64, float64) {
+func reserve(t testing.TB, m *budget.Ledger, tokens int64, scopes ...string) func(int64, float64) {
 	t.Helper()
 	settle, err := m.Reserve(t.Context(), scopes, func() int64 { return tokens })
 	require.NoError(t, err)
 	return func(tokens int64, cost float64) { settle(used(tokens, cost)) }
+}
+
+func set(t testing.TB, m *budget.Ledger, scope string, b budget.Bounds) {
+	t.Helper()
+	_, err := m.Set(t.Context(), scope, b)
+	require.NoError(t, err)
 }
 
 func used(tokens int64, cost float64) *modelv1.ModelUsage {
@@ -28,7 +34,7 @@ func used(tokens int64, cost float64) *modelv1.ModelUsage {
 
 func TestASumWithoutThePriceOfACallSaysThatItIsPartial(t *testing.T) {
 	t.Parallel()
-	m := budget.NewMemory(nil)
+	m := budget.New(nil)
 	for _, step := range []struct {
 		taken   *modelv1.ModelUsage
 		partial bool
@@ -42,7 +48,7 @@ func TestASumWithoutThePriceOfACallSaysThatItIsPartial(t *testing.T) {
 
 func TestAScopeWithoutBoundsIsCounted(t *testing.T) {
 	t.Parallel()
-	m := budget.NewMemory(nil)
+	m := budget.New(nil)
 	settle, err := m.Reserve(t.Context(), []string{"projects/p"}, func() int64 { t.Error("nobody needs to know"); return 1 })
 	require.NoError(t, err)
 	settle(used(7, 0.5))
@@ -51,7 +57,7 @@ func TestAScopeWithoutBoundsIsCounted(t *testing.T) {
 
 func TestASpentBudgetFailsInAllScopesOrNone(t *testing.T) {
 	t.Parallel()
-	m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}, "b": {MaxCost: new(1.0)}})
+	m := budget.New(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}, "b": {MaxCost: new(1.0)}})
 	reserve(t, m, 5, "a", "b")(10, 0)
 	_, err := m.Reserve(t.Context(), []string{"b", "a"}, func() int64 { return 1 })
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), err)
@@ -67,7 +73,7 @@ func TestASpentBudgetFailsInAllScopesOrNone(t *testing.T) {
 
 func TestACallLargerThanTheBudgetIsLetInAlone(t *testing.T) {
 	t.Parallel()
-	m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
+	m := budget.New(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
 	settle := reserve(t, m, 100, "a") // an estimate; what it will spend is not known
 	settle(5, 0)
 	assert.Equal(t, int64(5), m.List("a")[0].Tokens)
@@ -76,7 +82,7 @@ func TestACallLargerThanTheBudgetIsLetInAlone(t *testing.T) {
 func TestAWaitEndsWithASettlementABoundOrTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
+		m := budget.New(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
 		settle := reserve(t, m, 8, "a")
 		results := make(chan error, 1)
 		start := func(ctx context.Context) {
@@ -91,10 +97,10 @@ func TestAWaitEndsWithASettlementABoundOrTheCaller(t *testing.T) {
 			require.Empty(t, results, "the call must wait")
 		}
 		start(t.Context())
-		m.Set("a", budget.Bounds{MaxTokens: new(int64(20))})
+		set(t, m, "a", budget.Bounds{MaxTokens: new(int64(20))})
 		require.NoError(t, <-results)
 
-		m.Set("a", budget.Bounds{MaxTokens: new(int64(10))})
+		set(t, m, "a", budget.Bounds{MaxTokens: new(int64(10))})
 		ctx, cancel := context.WithCancel(t.Context())
 		start(ctx)
 		cancel()
@@ -118,13 +124,13 @@ func TestNothingThatIsSaidRefillsABudget(t *testing.T) {
 		"too much":     {math.MaxInt64, math.Inf(1)},
 		"too negative": {math.MinInt64, math.Inf(-1)},
 	} {
-		m := budget.NewMemory(map[string]budget.Bounds{"tokens": {MaxTokens: new(int64(10))}, "cost": {MaxCost: new(10.0)}})
+		m := budget.New(map[string]budget.Bounds{"tokens": {MaxTokens: new(int64(10))}, "cost": {MaxCost: new(10.0)}})
 		for range 3 {
 			reserve(t, m, 1, "free")(spent.tokens, spent.cost)
 		}
 		reserve(t, m, 1, "tokens")(10, 0)
 		reserve(t, m, 1, "cost")(0, 10)
-		m.Set("both", budget.Bounds{MaxTokens: new(int64(10)), MaxCost: new(10.0)})
+		set(t, m, "both", budget.Bounds{MaxTokens: new(int64(10)), MaxCost: new(10.0)})
 		reserve(t, m, 1, "both")(spent.tokens, spent.cost)
 		for _, s := range m.List("") {
 			assert.GreaterOrEqual(t, s.Tokens, int64(0), "%s: %s", name, s.Scope)
@@ -138,7 +144,7 @@ func TestNothingThatIsSaidRefillsABudget(t *testing.T) {
 // An estimate has parts that the caller says, such as max_tokens.
 func TestAnEstimateNeitherRefillsABudgetNorOverflowsIt(t *testing.T) {
 	t.Parallel()
-	m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(100))}})
+	m := budget.New(map[string]budget.Bounds{"a": {MaxTokens: new(int64(100))}})
 	first := reserve(t, m, math.MinInt64, "a")
 	assert.Zero(t, m.List("a")[0].Reserved)
 	second := reserve(t, m, math.MaxInt64, "a")

@@ -32,7 +32,7 @@ type Deps struct {
 	Effects *effectrpc.Owner
 	// Batches transports calls in batches.
 	Batches *batch.Batcher
-	Budgets *budget.Memory
+	Budgets *budget.Ledger
 	// Settings are the prices and the fallbacks.
 	Settings *settings.Current
 	// Memory keeps conversations for calls that continue them.

@@ -90,7 +90,7 @@ type rig struct {
 	provider  *scripted
 	model     *provider.Model
 	limiter   *limit.Memory
-	budgets   *budget.Memory
+	budgets   *budget.Ledger
 	responses *generate.Cache
 	stages    generate.Func
 	outcomes  sync.Map // of *generate.Outcome by *generate.Call
@@ -99,7 +99,7 @@ type rig struct {
 }
 
 func newRig(steps ...step) *rig {
-	g := &rig{provider: &scripted{steps: steps}, limiter: &limit.Memory{}, budgets: budget.NewMemory(nil)}
+	g := &rig{provider: &scripted{steps: steps}, limiter: &limit.Memory{}, budgets: budget.New(nil)}
 	g.model = &provider.Model{Kind: provider.Kind{Name: "test"}, Name: "m", Account: "default", Provider: g.provider}
 	g.stages = g.pipeline(g.limiter)
 	return g
@@ -118,6 +118,13 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 		generate.Retry(schedule, log),
 		generate.Admit(limiter, generate.MeasurePools(limiter, nil), generate.Admission{Probing: g.probing}),
 	)
+}
+
+// bound bounds a scope.
+func (g *rig) bound(t testing.TB, scope string, b budget.Bounds) {
+	t.Helper()
+	_, err := g.budgets.Set(t.Context(), scope, b)
+	require.NoError(t, err)
 }
 
 // generate answers a call and keeps its outcome.

@@ -417,7 +417,7 @@ func TestOnlyCallsOnEqualTermsShareOne(t *testing.T) {
 		},
 		"budgets": func(g *rig, first *generate.Call) {
 			first.Scopes, first.UnreadTokens = []string{"projects/p/evals/e"}, 90
-			g.budgets.Set(first.Scopes[0], budget.Bounds{MaxTokens: new(int64(100))})
+			g.bound(t, first.Scopes[0], budget.Bounds{MaxTokens: new(int64(100))})
 			settle, err := g.budgets.Reserve(t.Context(), first.Scopes, func() int64 { return 90 })
 			require.NoError(t, err)
 			time.AfterFunc(time.Second, func() { settle(&modelv1.ModelUsage{TotalTokens: 100}) })
@@ -626,7 +626,7 @@ func TestCallsWaitWhileReservationsFillABudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(after(10*time.Second, says("x")))
-		g.budgets.Set("projects/p/evals/e", budget.Bounds{MaxTokens: new(int64(100))})
+		g.bound(t, "projects/p/evals/e", budget.Bounds{MaxTokens: new(int64(100))})
 		call := func() *generate.Call {
 			c := g.call(&modelv1.GenerateConfig{MaxTokens: new(int64(90))})
 			c.Scopes = []string{"projects/p/evals/e"}

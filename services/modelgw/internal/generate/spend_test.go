@@ -48,7 +48,7 @@ func TestABudgetOfDollarsRefusesAFallbackModelWithoutAPrice(t *testing.T) {
 	prices := generate.Prices{"test/m": {Input: 1}, "test/priced": {Input: 1}}
 	call := g.call(&modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"priced", "unpriced"}}})
 	require.NoError(t, generate.Affordable(g.budgets, prices, call), "nothing is bounded")
-	g.budgets.Set("projects/p", budget.Bounds{MaxCost: new(1.0)})
+	g.bound(t, "projects/p", budget.Bounds{MaxCost: new(1.0)})
 	err := generate.Affordable(g.budgets, prices, call)
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN), "%v", err)
 	require.ErrorContains(t, err, "the price of test/unpriced is not known")

@@ -174,7 +174,7 @@ func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (
 }
 
 // UpdateBudget implements LimitService.
-func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest) (*modelv1.Budget, error) {
+func (s *Server) UpdateBudget(ctx context.Context, r *modelv1.UpdateBudgetRequest) (*modelv1.Budget, error) {
 	name := r.GetBudget().GetName()
 	parent, scope, ok := strings.Cut(name, "/budgets/")
 	if !ok {
@@ -210,7 +210,10 @@ func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest)
 	if key, err := bounds.Check(); err != nil {
 		return nil, rpcerr.InvalidField("budget."+key, "%v", err)
 	}
-	state := s.Budgets.Set(scopeOf(name, parent), bounds)
+	state, err := s.Budgets.Set(ctx, scopeOf(name, parent), bounds)
+	if err != nil {
+		return nil, err
+	}
 	return budgetMessage(state), nil
 }
 

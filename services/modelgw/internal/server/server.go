@@ -28,7 +28,7 @@ type Deps struct {
 	Batches *batch.Batcher
 	Cache   cache.Cache
 	Limiter limit.Limiter
-	Budgets *budget.Memory
+	Budgets *budget.Ledger
 	// Settings are the prices, the accounts and what is known of models.
 	Settings *settings.Current
 }

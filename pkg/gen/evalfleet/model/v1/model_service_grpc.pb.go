@@ -907,7 +907,8 @@ type LimitServiceClient interface {
 	UpdateConnectionPool(ctx context.Context, in *UpdateConnectionPoolRequest, opts ...grpc.CallOption) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
-	// UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised.
+	// UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised. The bounds outlive
+	// the process, and hold until the configuration of the scope differs from the one that they replaced.
 	UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
 }
 
@@ -971,7 +972,8 @@ type LimitServiceServer interface {
 	UpdateConnectionPool(context.Context, *UpdateConnectionPoolRequest) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
-	// UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised.
+	// UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised. The bounds outlive
+	// the process, and hold until the configuration of the scope differs from the one that they replaced.
 	UpdateBudget(context.Context, *UpdateBudgetRequest) (*Budget, error)
 	mustEmbedUnimplementedLimitServiceServer()
 }

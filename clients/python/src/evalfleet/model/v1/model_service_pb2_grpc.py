@@ -917,7 +917,8 @@ class LimitServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateBudget(self, request, context):
-        """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised.
+        """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised. The bounds outlive
+        the process, and hold until the configuration of the scope differs from the one that they replaced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -378,7 +378,9 @@ class LimitServiceStub:
     ListBudgets: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.ListBudgetsRequest, _model_service_pb2.ListBudgetsResponse]
     """ListBudgets lists budgets of tokens and money."""
     UpdateBudget: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.UpdateBudgetRequest, _model_service_pb2.Budget]
-    """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised."""
+    """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised. The bounds outlive
+    the process, and hold until the configuration of the scope differs from the one that they replaced.
+    """
 
 @_typing.type_check_only
 class LimitServiceAsyncStub(LimitServiceStub):
@@ -392,7 +394,9 @@ class LimitServiceAsyncStub(LimitServiceStub):
     ListBudgets: _aio.UnaryUnaryMultiCallable[_model_service_pb2.ListBudgetsRequest, _model_service_pb2.ListBudgetsResponse]  # type: ignore[assignment]
     """ListBudgets lists budgets of tokens and money."""
     UpdateBudget: _aio.UnaryUnaryMultiCallable[_model_service_pb2.UpdateBudgetRequest, _model_service_pb2.Budget]  # type: ignore[assignment]
-    """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised."""
+    """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised. The bounds outlive
+    the process, and hold until the configuration of the scope differs from the one that they replaced.
+    """
 
 class LimitServiceServicer(metaclass=_abc_1.ABCMeta):
     """LimitService shows and changes pools of connections and budgets while work is in flight."""
@@ -427,6 +431,8 @@ class LimitServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_service_pb2.UpdateBudgetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_service_pb2.Budget, _abc.Awaitable[_model_service_pb2.Budget]]:
-        """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised."""
+        """UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised. The bounds outlive
+        the process, and hold until the configuration of the scope differs from the one that they replaced.
+        """
 
 def add_LimitServiceServicer_to_server(servicer: LimitServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,125 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+)
+
+// kept is a store whose writes can fail.
+type kept struct {
+	mu      sync.Mutex
+	scopes  map[string]budget.Kept
+	failure error
+	writes  int
+}
+
+func (k *kept) Load(context.Context) (all []budget.Kept, err error) {
+	for _, one := range k.scopes {
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (k *kept) write(scope string, change func(*budget.Kept)) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failure != nil {
+		return k.failure
+	}
+	one := k.scopes[scope]
+	one.Scope = scope
+	change(&one)
+	k.scopes[scope] = one
+	k.writes++
+	return nil
+}
+
+func (k *kept) SaveSpent(_ context.Context, spent []budget.Spent) error {
+	for _, s := range spent {
+		if err := k.write(s.Scope, func(one *budget.Kept) { one.Spent = s }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kept) SaveChange(_ context.Context, scope string, change *budget.Change) error {
+	return k.write(scope, func(one *budget.Kept) { one.Change = change })
+}
+
+func (k *kept) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failure = err
+}
+
+func open(t testing.TB, configured map[string]budget.Bounds, store budget.Store) *budget.Ledger {
+	t.Helper()
+	l, err := budget.Open(t.Context(), configured, store, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return l
+}
+
+func TestWhatWasSpentIsSavedEachSecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &kept{scopes: map[string]budget.Kept{}}
+		l := open(t, nil, store)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go l.Run(ctx)
+		reserve(t, l, 1, "projects/p", "accounts/a/b")(7, 0.5)
+		reserve(t, l, 1, "projects/p")(3, 0.25)
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		again := open(t, nil, store)
+		assert.Equal(t, []budget.State{{Scope: "accounts/a/b", Tokens: 7, Cost: 0.5}, {Scope: "projects/p", Tokens: 10, Cost: 0.75}}, again.List(""))
+		assert.Equal(t, 2, store.writes)
+
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 2, store.writes, "nothing was spent")
+
+		store.fail(errors.New("the disk is full"))
+		reserve(t, l, 1, "projects/p")(1, 0)
+		time.Sleep(5 * time.Second)
+		store.fail(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 11, open(t, nil, store).List("projects/")[0].Tokens)
+	})
+}
+
+// What an operator set holds after a restart, until the configuration of the scope is another one.
+func TestBoundsThatAnOperatorSetOutliveTheProcess(t *testing.T) {
+	t.Parallel()
+	of := func(tokens int64) budget.Bounds { return budget.Bounds{MaxTokens: &tokens} }
+	const scope = "projects/p"
+	store := &kept{scopes: map[string]budget.Kept{}}
+	set(t, open(t, map[string]budget.Bounds{scope: of(10)}, store), scope, of(20))
+	assert.Equal(t, of(20), open(t, map[string]budget.Bounds{scope: of(10)}, store).Bounds(scope))
+	assert.Equal(t, of(30), open(t, map[string]budget.Bounds{scope: of(30)}, store).Bounds(scope))
+	assert.Equal(t, budget.Bounds{}, open(t, nil, store).Bounds(scope))
+
+	l := open(t, map[string]budget.Bounds{scope: of(10)}, store)
+	require.NoError(t, l.Configure(t.Context(), scope, of(40)))
+	assert.Equal(t, of(40), l.Bounds(scope))
+	set(t, l, scope, budget.Bounds{})
+	assert.Equal(t, budget.Bounds{}, open(t, map[string]budget.Bounds{scope: of(40)}, store).Bounds(scope), "no bound is a choice too")
+	require.NoError(t, l.Configure(t.Context(), scope, of(10)))
+	assert.Equal(t, of(10), open(t, map[string]budget.Bounds{scope: of(10)}, store).Bounds(scope))
+
+	store.fail(errors.New("the disk is full"))
+	_, err := l.Set(t.Context(), scope, of(50))
+	require.ErrorContains(t, err, "the disk is full")
+	assert.Equal(t, of(10), l.Bounds(scope), "what is not kept is not promised")
+}
