@@ -13,8 +13,8 @@ import (
 // tryAgain is when a caller outside may look again whether the database is back.
 const tryAgain = time.Second
 
-// isDamaged reports whether SQLite reports that a file is not a database, or not a complete one.
-func isDamaged(err error) bool {
+// IsDamaged reports whether SQLite reports that a file is not a database, or not a complete one.
+func IsDamaged(err error) bool {
 	failed, ok := errors.AsType[*driver.Error](err)
 	if !ok {
 		return false

@@ -83,7 +83,7 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 		return nil, fmt.Errorf("sqlite: create %s: %w", path, err)
 	}
 	w, err := openWriter(ctx, writerDSN(path, opts), opts.MaxBatch)
-	if isDamaged(err) {
+	if IsDamaged(err) {
 		return nil, fmt.Errorf("sqlite: open %[1]s: %[2]w; the file is damaged: put a copy of it in its place, or move it away together with %[1]s-wal and %[1]s-shm to begin anew without what it holds", path, err)
 	}
 	if err != nil {

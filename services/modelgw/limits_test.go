@@ -221,6 +221,24 @@ func TestABoundOfABudgetIsLiftedByItsName(t *testing.T) {
 	require.ErrorContains(t, err, "max_tokns")
 }
 
+// An evaluation that is repeated by another process, or after an update of the server, does not pay again.
+func TestTheCacheOutlivesTheGateway(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	answer := func() *modelv1.GenerateResponse {
+		g := start(t, func(_ *modelConfig, d *modelDeps) { d.DataDir = folder })
+		defer g.close()
+		r := ask(`{"outputs": ["one"]}`, "q")
+		r.Config = &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}
+		answer, err := g.models.Generate(t.Context(), r)
+		require.NoError(t, err)
+		assert.Equal(t, "one", answer.GetOutput().GetCompletion())
+		return answer
+	}
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, answer().GetCache())
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, answer().GetCache())
+}
+
 func TestTheCacheAnswersEqualCallsOfAnEpoch(t *testing.T) {
 	t.Parallel()
 	g := start(t)

@@ -6,13 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	cacheredis "github.com/evalfleet/evalfleet/pkg/cache/redis"
+	cachesqlite "github.com/evalfleet/evalfleet/pkg/cache/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	limitredis "github.com/evalfleet/evalfleet/pkg/limit/redis"
@@ -23,8 +24,8 @@ import (
 // RedisConfig is the Redis that several replicas of modelgw share.
 type RedisConfig struct {
 	// Addresses are where Redis is, host:port or the path of a socket; in a variable with commas between them. One
-	// address is a server, several are nodes of a cluster. Without an address limits and cached responses are in
-	// memory, and each process has its own.
+	// address is a server, several are nodes of a cluster. Without an address each process has its own limits, in memory,
+	// and its own cached responses, in its data directory.
 	Addresses []string `yaml:"addresses" env:"EVALFLEET_MODELGW_REDIS_ADDRESSES"`
 	// Username is the user of Redis's access control. Default: the default user.
 	Username string `yaml:"username" env:"EVALFLEET_MODELGW_REDIS_USERNAME"`
@@ -112,11 +113,20 @@ type shared struct {
 	closers []func() error
 }
 
-// share opens the stores: in Redis if it is configured, else in memory. If Redis does not answer, that is logged and
-// the service starts: it can do without, and a replica that has to restart in an outage is needed.
-func share(cfg Config, replica string, log *slog.Logger) (shared, error) {
-	if len(cfg.Redis.Addresses) == 0 {
+// responsesFile is the name of the response cache in the data directory.
+const responsesFile = "responses.db"
+
+// share opens the stores: in Redis if it is configured, else the process's own. If Redis does not answer, that is logged
+// and the service starts: it can do without, and a replica that has to restart in an outage is needed.
+func share(cfg Config, deps Deps) (shared, error) {
+	log := deps.Logger
+	switch {
+	case len(cfg.Redis.Addresses) > 0:
+	case deps.DataDir == "":
 		return shared{limiter: &limit.Memory{}, responses: cache.NewMemory(cfg.CacheBytes)}, nil
+	default:
+		responses := cachesqlite.New(filepath.Join(deps.DataDir, responsesFile), cfg.CacheBytes, log)
+		return shared{limiter: &limit.Memory{}, responses: responses, closers: []func() error{responses.Close}}, nil
 	}
 	secure, err := cfg.Redis.tls()
 	if err != nil {
@@ -128,7 +138,7 @@ func share(cfg Config, replica string, log *slog.Logger) (shared, error) {
 	if err := client.Check(context.Background()); err != nil {
 		log.Warn("modelgw starts without its redis: it uses its part of each limit and caches no responses until redis answers", "error", err)
 	}
-	limiter := limitredis.New(limitredis.Config{Client: client, Replica: replica, Replicas: cfg.Redis.Replicas, Logger: log})
+	limiter := limitredis.New(limitredis.Config{Client: client, Replica: deps.Owner, Replicas: cfg.Redis.Replicas, Logger: log})
 	return shared{
 		limiter:   limiter,
 		responses: cacheredis.New(client, int(min(cfg.CacheBytes, cacheredis.DefaultMaxValueBytes))),

@@ -1,0 +1,275 @@
+// Package sqlite is a cache.Cache in a SQLite file of its own, which outlives the process.
+//
+// The file is made with the first use, and may be removed while no process has it open. One that is damaged, or that a
+// later version wrote, is replaced by an empty one when it is opened.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	store "github.com/evalfleet/evalfleet/pkg/sqlite"
+)
+
+// schema lists the steps, which are append-only. The value is last in its row, so that lists do not read it.
+var schema = []string{`
+CREATE TABLE entries (
+	entry      INTEGER PRIMARY KEY,
+	of_group   TEXT    NOT NULL,
+	id         TEXT    NOT NULL,
+	size       INTEGER NOT NULL, -- of the value, in bytes
+	expires_at INTEGER NOT NULL, -- milliseconds since 1970; 0: never
+	used_at    INTEGER NOT NULL, -- milliseconds since 1970, and up to usedWithin old
+	value      BLOB    NOT NULL,
+	UNIQUE (of_group, id)
+);
+CREATE INDEX entries_used ON entries (used_at);
+CREATE INDEX entries_expires ON entries (expires_at) WHERE expires_at > 0;
+CREATE TABLE total (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL);
+INSERT INTO total VALUES (1, 0);
+CREATE TRIGGER entries_added AFTER INSERT ON entries BEGIN UPDATE total SET bytes = bytes + NEW.size; END;
+CREATE TRIGGER entries_removed AFTER DELETE ON entries BEGIN UPDATE total SET bytes = bytes - OLD.size; END;`}
+
+// usedWithin is how old the time of an entry's last use may be: one that is found often is not written each time.
+const usedWithin = time.Hour
+
+// Cache is a cache in a file.
+type Cache struct {
+	path string
+	most int64
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	db     *store.DB // nil before the first use
+	closed bool
+}
+
+var _ cache.Cache = (*Cache)(nil)
+
+// New returns the cache in the file at path, for values of up to maxBytes together: when it is full, expired entries and
+// then the least recently used ones are evicted. A value that is larger by itself is not kept. No other process may have
+// the file open. Close the cache.
+func New(path string, maxBytes int64, log *slog.Logger) *Cache {
+	return &Cache{path: path, most: maxBytes, log: log}
+}
+
+// Close closes the file. Later calls fail.
+func (c *Cache) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.db == nil {
+		return nil
+	}
+	return c.db.Close()
+}
+
+// Get implements cache.Cache.
+func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, err error) {
+	db, err := c.open(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var entry, expires, used int64
+	err = db.Read(ctx, func(v *store.View) error {
+		return v.QueryRow("SELECT entry, expires_at, used_at, value FROM entries WHERE of_group = ? AND id = ?", key.Group, key.ID).Scan(&entry, &expires, &used, &value)
+	})
+	now := time.Now()
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, c.failed(err)
+	case (cache.Info{Expires: timeOf(expires)}).Expired(now):
+		return nil, false, c.write(ctx, db, "DELETE FROM entries WHERE entry = ?", entry)
+	case now.Sub(time.UnixMilli(used)) > usedWithin:
+		// Without it the entry is only evicted sooner.
+		_ = c.write(ctx, db, "UPDATE entries SET used_at = ?2 WHERE entry = ?1", entry, now.UnixMilli())
+	}
+	return value, true, nil
+}
+
+// Put implements cache.Cache.
+func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires time.Time) error {
+	if int64(len(value)) > c.most {
+		return nil
+	}
+	db, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	return c.failed(db.Write(ctx, func(tx *store.Tx) error {
+		if _, err := remove(tx, key); err != nil {
+			return err
+		}
+		_, err := tx.Exec("INSERT INTO entries (of_group, id, size, expires_at, used_at, value) VALUES (?, ?, ?, ?, ?, ?)",
+			key.Group, key.ID, len(value), millis(expires), now.UnixMilli(), value)
+		if err != nil {
+			return err
+		}
+		return c.makeRoom(tx, now)
+	}))
+}
+
+// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used.
+func (c *Cache) makeRoom(tx *store.Tx, now time.Time) error {
+	for first := true; ; first = false {
+		var bytes int64
+		if err := tx.QueryRow("SELECT bytes FROM total").Scan(&bytes); err != nil || bytes <= c.most {
+			return err
+		}
+		evict, args := "DELETE FROM entries WHERE entry = (SELECT entry FROM entries ORDER BY used_at, entry LIMIT 1)", []any(nil)
+		if first {
+			evict, args = "DELETE FROM entries WHERE expires_at > 0 AND expires_at < ?", []any{now.UnixMilli()}
+		}
+		if _, err := tx.Exec(evict, args...); err != nil {
+			return err
+		}
+	}
+}
+
+// List implements cache.Cache.
+func (c *Cache) List(ctx context.Context, prefix string) (infos []cache.Info, err error) {
+	db, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = db.Read(ctx, func(v *store.View) error {
+		infos = nil
+		for row, err := range v.Query("SELECT of_group, id, size, expires_at FROM entries WHERE of_group >= ? ORDER BY of_group, id", prefix) {
+			if err != nil {
+				return err
+			}
+			var info cache.Info
+			var expires int64
+			if err := row.Scan(&info.Key.Group, &info.Key.ID, &info.Size, &expires); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(info.Key.Group, prefix) {
+				break
+			}
+			info.Expires = timeOf(expires)
+			infos = append(infos, info)
+		}
+		return nil
+	})
+	return infos, c.failed(err)
+}
+
+// Delete implements cache.Cache.
+func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (removed int, err error) {
+	db, err := c.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = db.Write(ctx, func(tx *store.Tx) error {
+		removed = 0
+		for _, key := range keys {
+			n, err := remove(tx, key)
+			if err != nil {
+				return err
+			}
+			removed += n
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, c.failed(err)
+	}
+	return removed, nil
+}
+
+func remove(tx *store.Tx, key cache.Key) (int, error) {
+	result, err := tx.Exec("DELETE FROM entries WHERE of_group = ? AND id = ?", key.Group, key.ID)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+func (c *Cache) write(ctx context.Context, db *store.DB, statement string, args ...any) error {
+	return c.failed(db.Write(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec(statement, args...)
+		return err
+	}))
+}
+
+// open returns the database, which the first call opens. A failure is tried again with the next call.
+func (c *Cache) open(ctx context.Context) (*store.DB, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, c.failed(store.ErrClosed)
+	}
+	if c.db != nil {
+		return c.db, nil
+	}
+	ctx = context.WithoutCancel(ctx) // The connections outlive the call.
+	db, err := c.opened(ctx)
+	if store.IsDamaged(err) || errors.Is(err, store.ErrNewerSchema) {
+		c.log.WarnContext(ctx, "the file of the response cache cannot be used, and an empty one takes its place", "file", c.path, "error", err)
+		if err = c.discard(); err == nil {
+			db, err = c.opened(ctx)
+		}
+	}
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	c.db = db
+	return db, nil
+}
+
+func (c *Cache) opened(ctx context.Context) (*store.DB, error) {
+	db, err := store.Open(ctx, c.path, store.Options{Readers: 2})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Migrate(ctx, "cache", schema); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// discard removes the file and what SQLite has beside it.
+func (c *Cache) discard() error {
+	var faults []error
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(c.path + suffix); !errors.Is(err, fs.ErrNotExist) {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (c *Cache) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the response cache in %s: %w", c.path, err)
+}
+
+// millis is a time in the file, and timeOf is its reverse; the zero time is 0.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func timeOf(millis int64) time.Time {
+	if millis == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(millis)
+}
