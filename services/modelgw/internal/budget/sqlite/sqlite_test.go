@@ -39,7 +39,8 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	all, err := s.Load(t.Context())
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []budget.Kept{
-		{Spent: spent, Change: change}, {Spent: budget.Spent{Scope: "projects/q", Tokens: 2}},
+		{Spent: spent, Change: change},
+		{Spent: budget.Spent{Scope: "projects/q", Tokens: 2}},
 		{Spent: budget.Spent{Scope: "projects/new"}, Change: &budget.Change{}},
 	}, all)
 
