@@ -62,6 +62,7 @@ type session struct {
 	runs      agentv1.RunServiceClient
 	models    modelv1.ModelServiceClient
 	batches   modelv1.BatchServiceClient
+	cache     modelv1.CacheServiceClient
 	tools     toolv1.ToolServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 	blobs     blobv1.BlobServiceClient
@@ -195,7 +196,8 @@ func (a *app) dial(address string, token config.Secret) (*session, error) {
 	waits.health = healthv1.NewHealthClient(conn)
 	return &session{
 		app: a, address: address, conn: conn,
-		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn), batches: modelv1.NewBatchServiceClient(conn),
+		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn),
+		batches: modelv1.NewBatchServiceClient(conn), cache: modelv1.NewCacheServiceClient(conn),
 		tools: toolv1.NewToolServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: bodies.Client,
 	}, nil
 }

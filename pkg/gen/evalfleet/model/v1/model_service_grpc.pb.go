@@ -903,7 +903,8 @@ const (
 type LimitServiceClient interface {
 	// ListConnectionPools lists the pools of an account, or of all, with their limits, usage and history.
 	ListConnectionPools(ctx context.Context, in *ListConnectionPoolsRequest, opts ...grpc.CallOption) (*ListConnectionPoolsResponse, error)
-	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
+	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait. The change holds as
+	// long as the pool does: with the process, or with shared limits for a day after the last call.
 	UpdateConnectionPool(ctx context.Context, in *UpdateConnectionPoolRequest, opts ...grpc.CallOption) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
@@ -968,7 +969,8 @@ func (c *limitServiceClient) UpdateBudget(ctx context.Context, in *UpdateBudgetR
 type LimitServiceServer interface {
 	// ListConnectionPools lists the pools of an account, or of all, with their limits, usage and history.
 	ListConnectionPools(context.Context, *ListConnectionPoolsRequest) (*ListConnectionPoolsResponse, error)
-	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
+	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait. The change holds as
+	// long as the pool does: with the process, or with shared limits for a day after the last call.
 	UpdateConnectionPool(context.Context, *UpdateConnectionPoolRequest) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)

@@ -903,7 +903,8 @@ class LimitServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateConnectionPool(self, request, context):
-        """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
+        """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait. The change holds as
+        long as the pool does: with the process, or with shared limits for a day after the last call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -374,7 +374,9 @@ class LimitServiceStub:
     ListConnectionPools: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.ListConnectionPoolsRequest, _model_service_pb2.ListConnectionPoolsResponse]
     """ListConnectionPools lists the pools of an account, or of all, with their limits, usage and history."""
     UpdateConnectionPool: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.UpdateConnectionPoolRequest, _model_service_pb2.ConnectionPool]
-    """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait."""
+    """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait. The change holds as
+    long as the pool does: with the process, or with shared limits for a day after the last call.
+    """
     ListBudgets: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.ListBudgetsRequest, _model_service_pb2.ListBudgetsResponse]
     """ListBudgets lists budgets of tokens and money."""
     UpdateBudget: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.UpdateBudgetRequest, _model_service_pb2.Budget]
@@ -390,7 +392,9 @@ class LimitServiceAsyncStub(LimitServiceStub):
     ListConnectionPools: _aio.UnaryUnaryMultiCallable[_model_service_pb2.ListConnectionPoolsRequest, _model_service_pb2.ListConnectionPoolsResponse]  # type: ignore[assignment]
     """ListConnectionPools lists the pools of an account, or of all, with their limits, usage and history."""
     UpdateConnectionPool: _aio.UnaryUnaryMultiCallable[_model_service_pb2.UpdateConnectionPoolRequest, _model_service_pb2.ConnectionPool]  # type: ignore[assignment]
-    """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait."""
+    """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait. The change holds as
+    long as the pool does: with the process, or with shared limits for a day after the last call.
+    """
     ListBudgets: _aio.UnaryUnaryMultiCallable[_model_service_pb2.ListBudgetsRequest, _model_service_pb2.ListBudgetsResponse]  # type: ignore[assignment]
     """ListBudgets lists budgets of tokens and money."""
     UpdateBudget: _aio.UnaryUnaryMultiCallable[_model_service_pb2.UpdateBudgetRequest, _model_service_pb2.Budget]  # type: ignore[assignment]
@@ -415,7 +419,9 @@ class LimitServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_service_pb2.UpdateConnectionPoolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_service_pb2.ConnectionPool, _abc.Awaitable[_model_service_pb2.ConnectionPool]]:
-        """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait."""
+        """UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait. The change holds as
+        long as the pool does: with the process, or with shared limits for a day after the last call.
+        """
 
     @_abc_1.abstractmethod
     def ListBudgets(
