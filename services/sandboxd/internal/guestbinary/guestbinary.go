@@ -3,6 +3,7 @@ package guestbinary
 
 import (
 	"crypto/sha256"
+	"debug/elf"
 	"embed"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,35 +20,60 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
-// Stage copies the guest program into a folder and gives the copy's path, so that every box can reach it and an update
-// of the original does not change the program under running boxes. Everybody may read and start the copy.
+// Program is the guest program in a folder, where every box can reach it and an update of the original does not change
+// it under running boxes. Everybody may read and start it. It is safe for concurrent use.
+type Program struct {
+	// Path is where it is once Stage has returned without an error.
+	Path string
+
+	mu sync.Mutex
+	// copy makes it; nil once it is there.
+	copy func() error
+}
+
+// Find finds the guest program, of which boxes shall have a copy in a folder.
 //
 // The original is at path. Where path is empty it is the file guestd beside the running program, else the one within
-// it.
-func Stage(path, dir string) (string, error) {
+// it. A file is copied at once, since it may be updated later. What is within the running program stays as it is, and is
+// copied with the first use: to read it makes all of it resident, also where no box is ever made.
+func Find(path, dir string) (*Program, error) {
 	if path == "" {
 		beside, err := besideUs()
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return stageEmbedded(dir)
+			return findWithin(embedded, dir)
 		case err != nil:
-			return "", fmt.Errorf("find the guest program: %w", err)
+			return nil, fmt.Errorf("find the guest program: %w", err)
 		}
 		path = beside
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", fmt.Errorf("find the guest program: %w; build it with `make build`, and name it in sandboxd.guest_path (EVALFLEET_SANDBOXD_GUEST_PATH)", err)
+		return nil, fmt.Errorf("find the guest program: %w; build it with `make build`, and name it in sandboxd.guest_path (EVALFLEET_SANDBOXD_GUEST_PATH)", err)
 	}
-	staged := filepath.Join(dir, fmt.Sprintf("guestd.%x.%x", info.Size(), info.ModTime().UnixNano()))
-	if isStaged(staged, info.Size()) {
-		return staged, nil
+	p := &Program{Path: filepath.Join(dir, fmt.Sprintf("guestd.%x.%x", info.Size(), info.ModTime().UnixNano()))}
+	if isStaged(p.Path, info.Size()) {
+		return p, nil
 	}
 	program, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("read the guest program: %w", err)
+		return nil, fmt.Errorf("read the guest program: %w", err)
 	}
-	return staged, errors.Join(write(staged, program), program.Close())
+	return p, errors.Join(write(p.Path, program), program.Close())
+}
+
+// Stage makes the copy, if none was made yet.
+func (p *Program) Stage() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.copy == nil {
+		return nil
+	}
+	err := p.copy()
+	if err == nil {
+		p.copy = nil
+	}
+	return err
 }
 
 // besideUs is the guest program in the folder of the running program.
@@ -60,27 +87,48 @@ func besideUs() (string, error) {
 	return path, err
 }
 
-func stageEmbedded(dir string) (string, error) {
-	program, err := embedded.Open("embedded/guestd")
+// findWithin finds the program in files that are within the running program.
+func findWithin(files fs.FS, dir string) (*Program, error) {
+	const name = "embedded/guestd"
+	program, err := files.Open(name)
 	if err != nil {
-		return "", errors.New("this program was built without the guest program, and none is beside it; build with `make build`, " +
+		return nil, errors.New("this program was built without the guest program, and none is beside it; build with `make build`, " +
 			"or name one in sandboxd.guest_path (EVALFLEET_SANDBOXD_GUEST_PATH)")
 	}
 	defer program.Close()
-	content := program.(io.ReadSeeker) // Files that are embedded are.
-	sum := sha256.New()
-	size, err := io.Copy(sum, content)
+	info, err := program.Stat()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	staged := filepath.Join(dir, fmt.Sprintf("guestd.%x", sum.Sum(nil)))
-	if isStaged(staged, size) {
-		return staged, nil
+	id, err := buildID(program.(io.ReaderAt)) // Files that are embedded are.
+	if err != nil {
+		return nil, fmt.Errorf("the guest program within this program: %w", err)
 	}
-	if _, err := content.Seek(0, io.SeekStart); err != nil {
-		return "", err
+	p := &Program{Path: filepath.Join(dir, fmt.Sprintf("guestd.%x", sha256.Sum256(id)))}
+	if !isStaged(p.Path, info.Size()) {
+		p.copy = func() error {
+			program, err := files.Open(name)
+			if err != nil {
+				return err
+			}
+			return errors.Join(write(p.Path, program), program.Close())
+		}
 	}
-	return staged, write(staged, content)
+	return p, nil
+}
+
+// buildID is what the linker noted in a program of Go, another one for each content (`go tool buildid`). It is found
+// without reading the rest.
+func buildID(program io.ReaderAt) ([]byte, error) {
+	file, err := elf.NewFile(program)
+	if err != nil {
+		return nil, err
+	}
+	note := file.Section(".note.go.buildid")
+	if note == nil {
+		return nil, errors.New("it has no build id")
+	}
+	return note.Data()
 }
 
 func isStaged(path string, size int64) bool {

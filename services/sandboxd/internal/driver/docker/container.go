@@ -69,7 +69,7 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 		ReadonlyPaths: readonlyPaths,
 		Mounts: []mount.Mount{
 			{Type: mount.TypeBind, Source: d.folder, Target: path.Dir(guest.ContainerProgram), ReadOnly: true},
-			{Type: mount.TypeBind, Source: d.guest, Target: guest.ContainerProgram, ReadOnly: true},
+			{Type: mount.TypeBind, Source: d.guest.Path, Target: guest.ContainerProgram, ReadOnly: true},
 			{Type: mount.TypeBind, Source: d.boxes.Control(spec.ID), Target: guest.ContainerFolder, ReadOnly: true},
 		},
 	}

@@ -174,6 +174,9 @@ const quotaRefusals = 3
 // refuse. The engine's answer does not distinguish a refusal from a failure, so it is asked again without a quota; an
 // engine that has ever set a quota is never asked to go without.
 func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, quota bool, err error) {
+	if err := d.guest.Stage(); err != nil {
+		return "", false, err
+	}
 	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
 	create := func() (container.CreateResponse, error) {
 		return d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))

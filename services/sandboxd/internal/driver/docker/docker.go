@@ -41,7 +41,7 @@ type Deps struct {
 type Driver struct {
 	cfg    Config
 	boxes  *boxstore.Store
-	guest  string // our own copy of the guest program
+	guest  *guestbinary.Program
 	folder string // mounted at /.evalfleet as one mount, so that no process in a container can replace it
 	log    *slog.Logger
 	space  *freespace.Floor
@@ -67,7 +67,7 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	if d.boxes, err = boxstore.Open(boxstore.Config{Dir: deps.Dir, Find: d.find, End: d.end, Logger: deps.Logger}); err != nil {
 		return nil, err
 	}
-	if d.guest, err = guestbinary.Stage(deps.GuestPath, d.boxes.Dir()); err != nil {
+	if d.guest, err = guestbinary.Find(deps.GuestPath, d.boxes.Dir()); err != nil {
 		return nil, err
 	}
 	if d.folder, err = makeFolder(d.boxes.Dir()); err != nil {

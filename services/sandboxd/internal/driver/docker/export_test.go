@@ -20,4 +20,4 @@ func (d *Driver) CreateBounded(ctx context.Context, id string) (quota bool, err 
 func (d *Driver) WaitForGuests(patience time.Duration) { d.guests.patience = patience }
 
 // Guest is the program that is started in containers.
-func (d *Driver) Guest() string { return d.guest }
+func (d *Driver) Guest() string { return d.guest.Path }

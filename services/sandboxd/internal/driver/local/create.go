@@ -264,7 +264,7 @@ func (d *Driver) specification(p plan, g *group) box.Spec {
 		root, s.TerminalGroup = 0, ttyGroup
 	}
 	s.Trees = append(s.Trees, d.system.trees...)
-	s.Trees = append(s.Trees, box.Tree{Target: guestTarget, Mount: box.Mount{Source: d.guest}, File: true})
+	s.Trees = append(s.Trees, box.Tree{Target: guestTarget, Mount: box.Mount{Source: d.guest.Path}, File: true})
 	s.Fixed = []string{filepath.Dir(guestTarget)}
 	s.Links, s.Devices = d.system.links, d.system.devices
 	s.Files = settings(accounts(d.many))
@@ -292,7 +292,7 @@ func (d *Driver) report(p plan, g *group, weaker []string) driver.Report {
 		iso.Parts = append(iso.Parts, "user namespace", "mount namespace", "process namespace", "ipc namespace", "uts namespace", "network namespace", "private root")
 	} else {
 		files := filepath.Join(d.boxes.Folder(p.spec.ID), filesFolder)
-		r.GuestPath, r.Workdir, r.User = d.guest, filepath.Join(files, "workspace"), ""
+		r.GuestPath, r.Workdir, r.User = d.guest.Path, filepath.Join(files, "workspace"), ""
 		r.Env = map[string]string{"PATH": d.system.hostPath(), "HOME": filepath.Join(files, "home"), "TMPDIR": filepath.Join(files, "tmp")}
 	}
 	iso.Parts = append(iso.Parts, "no capabilities", "no_new_privs")

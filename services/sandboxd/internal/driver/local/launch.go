@@ -39,6 +39,9 @@ const (
 // The guest waits for its specification, and exits without one. So the record, with the guest's process id, is written
 // before anything can happen that a later process would not find.
 func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
+	if err := d.guest.Stage(); err != nil {
+		return driver.Report{}, err
+	}
 	id, folder, control := p.spec.ID, d.boxes.Folder(p.spec.ID), d.boxes.Control(p.spec.ID)
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(control, 0o755)); err != nil {
 		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
@@ -192,7 +195,7 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 		return err
 	}
 	s.Guest.Control.Source = control
-	program := box.Mount{Source: d.guest}
+	program := box.Mount{Source: d.guest.Path}
 	for _, m := range []*box.Mount{&s.Guest.Control, &program} {
 		if err := detach(m); err != nil {
 			return nil, &box.PartError{Part: "system folders", Err: err}
@@ -219,7 +222,7 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	}
 	defer logFile.Close()
 	cmd := &exec.Cmd{
-		Path: d.guest, Args: []string{"guestd", "init"}, Env: []string{}, Dir: "/",
+		Path: d.guest.Path, Args: []string{"guestd", "init"}, Env: []string{}, Dir: "/",
 		Stdout: logFile, Stderr: logFile, ExtraFiles: theirs, SysProcAttr: d.attributes(p),
 	}
 	if program.FD > 0 {

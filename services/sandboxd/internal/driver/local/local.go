@@ -45,7 +45,7 @@ type Config struct {
 // Driver is the local driver.
 type Driver struct {
 	boxes  *boxstore.Store
-	guest  string // our own copy of the guest program
+	guest  *guestbinary.Program
 	given  string // the guest program, for people
 	log    *slog.Logger
 	search func(context.Context) system
@@ -75,7 +75,7 @@ func New(cfg Config) (*Driver, error) {
 	if d.boxes, err = boxstore.Open(boxstore.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
-	if d.guest, err = guestbinary.Stage(cfg.GuestPath, d.boxes.Dir()); err != nil {
+	if d.guest, err = guestbinary.Find(cfg.GuestPath, d.boxes.Dir()); err != nil {
 		return nil, err
 	}
 	private := []string{d.boxes.Dir()}

@@ -95,7 +95,7 @@ func (d *Driver) missingNamespace(ctx context.Context) string {
 	flags := uintptr(0)
 	for _, n := range namespaces {
 		flags |= n.flag
-		cmd := exec.CommandContext(ctx, d.guest, "version")
+		cmd := exec.CommandContext(ctx, d.guest.Path, "version")
 		cmd.Env = []string{}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 		if err := cmd.Run(); err != nil {

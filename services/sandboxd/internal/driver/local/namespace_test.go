@@ -52,7 +52,7 @@ func TestNamespacesThatAreForbiddenAreNoShortage(t *testing.T) {
 	d := newTestDriver(t)
 	bounded := func(most string) *box.PartError {
 		require.NoError(t, os.WriteFile(mostNetworks, []byte(most), 0))
-		cmd := exec.CommandContext(t.Context(), d.guest, "version")
+		cmd := exec.CommandContext(t.Context(), d.guest.Path, "version")
 		cmd.SysProcAttr = d.attributes(plan{capabilities: allCapabilities})
 		err := cmd.Start()
 		require.ErrorIs(t, err, unix.ENOSPC)

@@ -44,7 +44,7 @@ func (d *Driver) handProcFromWithin(ctx context.Context, ns, socket *os.File) er
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var words bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.guest, "proc")
+	cmd := exec.CommandContext(ctx, d.guest.Path, "proc")
 	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = []string{}, "/", &words, []*os.File{socket}
 	started := make(chan error)
 	go func() {
