@@ -87,7 +87,7 @@ func (a *app) root() *cobra.Command {
 	c.AddGroup(&cobra.Group{ID: "work", Title: "Work:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "server", Title: "Server:"})
 	for id, commands := range map[string][]*cobra.Command{
 		"work":   {a.evalCommand(), a.runCommand(), a.inspectCommand(), a.logsCommand()},
-		"look":   {a.modelsCommand(), a.batchesCommand(), a.cacheCommand(), a.toolsCommand(), a.sandboxCommand()},
+		"look":   {a.modelsCommand(), a.batchesCommand(), a.cacheCommand(), a.limitsCommand(), a.toolsCommand(), a.sandboxCommand()},
 		"server": {a.serveCommand(), a.versionCommand()},
 	} {
 		for _, command := range commands {

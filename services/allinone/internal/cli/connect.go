@@ -63,6 +63,7 @@ type session struct {
 	models    modelv1.ModelServiceClient
 	batches   modelv1.BatchServiceClient
 	cache     modelv1.CacheServiceClient
+	limits    modelv1.LimitServiceClient
 	tools     toolv1.ToolServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 	blobs     blobv1.BlobServiceClient
@@ -197,7 +198,7 @@ func (a *app) dial(address string, token config.Secret) (*session, error) {
 	return &session{
 		app: a, address: address, conn: conn,
 		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn),
-		batches: modelv1.NewBatchServiceClient(conn), cache: modelv1.NewCacheServiceClient(conn),
+		batches: modelv1.NewBatchServiceClient(conn), cache: modelv1.NewCacheServiceClient(conn), limits: modelv1.NewLimitServiceClient(conn),
 		tools: toolv1.NewToolServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: bodies.Client,
 	}, nil
 }

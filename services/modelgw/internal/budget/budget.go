@@ -171,19 +171,20 @@ func (l *Ledger) fits(scopes []string, tokens int64) (wait bool, err error) {
 		}
 		if most := s.Bounds.MaxTokens; most != nil {
 			if s.Tokens >= *most {
-				return false, spent(scope, "tokens")
+				return false, spent(scope, "tokens", "max-tokens")
 			}
 			wait = wait || s.Reserved > 0 && chat.SumTokens(s.Tokens, s.Reserved, tokens) > *most
 		}
 		if most := s.Bounds.MaxCost; most != nil && s.Cost >= *most {
-			return false, spent(scope, "dollars")
+			return false, spent(scope, "dollars", "max-cost")
 		}
 	}
 	return wait, nil
 }
 
-func spent(scope, what string) error {
-	return rpcerr.BudgetExhausted(scope, retryIn, "the budget %s is spent (%s); raise it to go on", Name(scope), what)
+// spent is the error of a budget that has no more of something, which a flag of the command line raises.
+func spent(scope, what, flag string) error {
+	return rpcerr.BudgetExhausted(scope, retryIn, "the budget %[1]s is spent (%[2]s); raise it to go on, as evalfleet limits budget %[1]s --%[3]s does", Name(scope), what, flag)
 }
 
 // Name returns the name of the budget of a scope: the budget of projects/p is projects/p/budgets/project, and that of
