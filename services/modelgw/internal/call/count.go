@@ -45,7 +45,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if _, counts := model.Provider.(provider.TokenCounter); !counts || len(messages)+len(r.GetTools()) == 0 {
 		return estimate(messages, r.GetTools()), nil
 	}
-	n := count{ctx: ctx, ask: c.deps.Counting, model: model, project: project}
+	n := count{ctx: ctx, ask: c.deps.Counting, read: c.blobsOf(project), model: model, project: project}
 	answer := &modelv1.CountTokensResponse{}
 	all := int64(0)
 	if len(messages) > 0 {
@@ -77,6 +77,7 @@ func estimate(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) *modelv
 type count struct {
 	ctx     context.Context //nolint:containedctx // It lives as long as one call.
 	ask     generate.Func
+	read    prepare.ReadBlob
 	model   *provider.Model
 	project string
 	// err is the first failure; nothing is asked after it.
@@ -92,6 +93,10 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 	conversation, err := prepare.Prepare(given, n.model.CapabilitiesOf(config))
 	if err != nil { // There are media that the provider cannot be sent.
 		n.err = provider.ErrCountsNone
+		return 0
+	}
+	if conversation, err = prepare.Load(n.ctx, conversation, n.read); err != nil {
+		n.err = ended(n.ctx, err)
 		return 0
 	}
 	conversation.Config, _ = provider.Sent(n.model.Provider, conversation.Config)
