@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
@@ -25,9 +26,18 @@ const (
 	contentBytes, textBytes = 16 << 10, 4 << 10
 )
 
-// conventional are the names of providers in the conventions, where they differ from ours.
+// conventional are the names of providers in the conventions, where they differ from ours. A model in a cloud, whose
+// name begins with that, is the cloud's.
 var conventional = map[string]string{
-	"azureai": "azure.ai.inference", "bedrock": "aws.bedrock", "google": "gcp.gemini", "grok": "x_ai", "mistral": "mistral_ai", "vertex": "gcp.vertex_ai",
+	"azureai": "azure.ai.inference", "bedrock": "aws.bedrock", "google": "gcp.gemini", "grok": "x_ai", "mistral": "mistral_ai",
+	"openai/azure": "azure.ai.openai", "anthropic/azure": "azure.ai.inference", "mistral/azure": "azure.ai.inference",
+	"openai/bedrock": "aws.bedrock", "anthropic/bedrock": "aws.bedrock", "anthropic/vertex": "gcp.vertex_ai", "google/vertex": "gcp.vertex_ai",
+}
+
+// providerName is the name of a model's provider in the conventions.
+func providerName(m *provider.Model) string {
+	cloud, _, _ := strings.Cut(m.Name, "/")
+	return cmp.Or(conventional[m.Kind.Name+"/"+cloud], conventional[m.Kind.Name], m.Kind.Name)
 }
 
 // beginSpan begins the span of a call.
@@ -36,12 +46,8 @@ func beginSpan(ctx context.Context, c *Call) (context.Context, trace.Span) {
 	if !span.IsRecording() {
 		return ctx, span
 	}
-	name := c.Model.Kind.Name
-	if theirs := conventional[name]; theirs != "" {
-		name = theirs
-	}
 	span.SetName("chat " + c.Model.Name)
-	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(name), semconv.GenAIRequestModel(c.Model.Name), semconv.GenAIRequestStream(c.Sink != nil),
+	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(providerName(c.Model)), semconv.GenAIRequestModel(c.Model.Name), semconv.GenAIRequestStream(c.Sink != nil),
 		attribute.String("evalfleet.account", c.Model.Account), attribute.String("evalfleet.project", c.Origin.Project))
 	if run := c.Origin.Attribution.GetRun(); run != "" {
 		span.SetAttributes(telemetry.Run(run))
@@ -70,8 +76,8 @@ func describe(ctx context.Context, span trace.Span, o *Outcome, response *provid
 	}
 	span.SetAttributes(attribute.Float64("evalfleet.queued_seconds", o.Queued.Seconds()), attribute.Float64("evalfleet.retry_wait_seconds", o.RetryWait.Seconds()),
 		attribute.Int("evalfleet.attempts", o.Attempts), attribute.Int("evalfleet.key", o.Key))
-	if o.FirstPiece > 0 {
-		span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(o.FirstPiece.Seconds()))
+	if o.FirstPiece > 0 { // That a relayed call is streamed is known only now.
+		span.SetAttributes(semconv.GenAIRequestStream(true), semconv.GenAIResponseTimeToFirstChunk(o.FirstPiece.Seconds()))
 	}
 	for _, failed := range o.Failed[max(0, len(o.Failed)-toldRetries):] {
 		span.AddEvent("retry", trace.WithTimestamp(failed.GetEndTime().AsTime()), trace.WithAttributes(
