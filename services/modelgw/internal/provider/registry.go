@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
@@ -166,6 +167,9 @@ func (r *Registry) Kinds() []Kind {
 
 // SplitName cuts `provider/name` at its first slash.
 func SplitName(model string) (kind, name string, err error) {
+	if len(model) > bound.ModelNameBytes {
+		return "", "", rpcerr.InvalidField("model", "the name has %d bytes, and that of a model at most %d", len(model), bound.ModelNameBytes)
+	}
 	kind, name, ok := strings.Cut(model, "/")
 	if !ok || kind == "" || name == "" {
 		return "", "", rpcerr.InvalidField("model", "%q is not of the form <provider>/<model>, such as openai/gpt-4o", model)
