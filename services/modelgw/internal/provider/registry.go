@@ -21,8 +21,8 @@ import (
 )
 
 // maxOpen bounds the instances that a registry keeps; the least recently used ones are closed, and opened again on
-// demand.
-const maxOpen = 1024
+// demand. One whose arguments are long counts as several, one for each bytesPerOpen.
+const maxOpen, bytesPerOpen = 1024, 64 << 10
 
 // Registry holds the kinds of providers and the opened providers. The zero value is empty and ready to use. Register
 // must be called before all other methods, which are safe for concurrent use.
@@ -218,7 +218,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 		}
 		return nil, err
 	}
-	for _, unused := range r.open.Put(ref, model, 1) {
+	for _, unused := range r.open.Put(ref, model, min(1+int64(len(ref.Args)+len(ref.BaseURL))/bytesPerOpen, maxOpen)) {
 		unused.closeAll()
 	}
 	return model, nil
