@@ -23,6 +23,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // counting is a vendor of both formats: each message is 100 tokens, and the tools together are 30.
@@ -163,6 +164,33 @@ func TestACountIsRepeated(t *testing.T) {
 	require.Len(t, pools.GetConnectionPools(), 1)
 	pool := pools.GetConnectionPools()[0]
 	assert.Equal(t, []any{"accounts/anthropic/default/connectionPools/claude-sonnet-4-5@count", int32(10)}, []any{pool.GetName(), pool.GetLimit()})
+}
+
+// All questions about a conversation have its key.
+func TestACountHasTheKeyOfItsConversation(t *testing.T) {
+	t.Parallel()
+	keys := make(chan string, 3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys <- r.Header.Get("X-Api-Key")
+		fmt.Fprint(w, `{"input_tokens":7}`)
+	}))
+	t.Cleanup(server.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("0"), server.URL
+		c.Anthropic.Keys = []provider.Key{{APIKey: config.NewSecret("1")}}
+	})
+	used := map[string]bool{}
+	for i := range 20 {
+		_, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+			Parent: project, Model: "anthropic/claude-sonnet-4-5", Messages: []*modelv1.ChatMessage{chat.User(fmt.Sprint(i))},
+			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+		})
+		require.NoError(t, err)
+		key := <-keys
+		assert.Equal(t, []string{key, key}, []string{<-keys, <-keys})
+		used[key] = true
+	}
+	assert.Len(t, used, 2)
 }
 
 // Media that are stored reach the server that counts them. Those that cannot be read are no estimate.

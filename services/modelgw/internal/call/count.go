@@ -45,7 +45,10 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if _, counts := model.Provider.(provider.TokenCounter); !counts || len(messages)+len(r.GetTools()) == 0 {
 		return estimate(messages, r.GetTools()), nil
 	}
-	n := count{ctx: ctx, ask: c.deps.Counting, read: c.blobsOf(project), model: model, project: project}
+	n := count{
+		ctx: ctx, ask: c.deps.Counting, read: c.blobsOf(project), model: model, project: project,
+		beginning: func() []byte { return generate.Beginning(messages) },
+	}
 	answer := &modelv1.CountTokensResponse{}
 	all := int64(0)
 	if len(messages) > 0 {
@@ -80,6 +83,8 @@ type count struct {
 	read    prepare.ReadBlob
 	model   *provider.Model
 	project string
+	// beginning selects the credential: that of the conversation for all questions.
+	beginning func() []byte
 	// err is the first failure; nothing is asked after it.
 	err error
 }
@@ -104,6 +109,7 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 	outcome := &generate.Outcome{}
 	response, err := n.ask(n.ctx, &generate.Call{
 		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true, MaxWait: countPatience * time.Second,
+		Beginning: n.beginning,
 	}, outcome)
 	if err != nil {
 		n.err = outcome.Explain(ended(n.ctx, err))
