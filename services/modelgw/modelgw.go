@@ -339,7 +339,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
 		Auth: deps.Auth, Registry: s.registry, Models: calls, Settings: s.settings, Fetch: fetch, Stages: stages, Asking: asking,
 		AttemptTimeout: cfg.AttemptTimeout,
-		Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
+		Metrics:        deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil
 }
