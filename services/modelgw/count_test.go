@@ -166,6 +166,29 @@ func TestACountIsRepeated(t *testing.T) {
 	assert.Equal(t, []any{"accounts/anthropic/default/connectionPools/claude-sonnet-4-5@count", int32(10)}, []any{pool.GetName(), pool.GetLimit()})
 }
 
+// Tools that a server counts as less than none count nothing.
+func TestNoNumberOfTokensIsNegative(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		tokens := 9
+		if strings.Contains(string(body), `"tools"`) {
+			tokens = 5
+		}
+		fmt.Fprintf(w, `{"input_tokens":%d}`, tokens)
+	}))
+	t.Cleanup(server.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), server.URL
+	})
+	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+		Parent: project, Model: "anthropic/claude-sonnet-4-5", Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []int64{5, 0}, []int64{count.GetMessageTokens(), count.GetToolTokens()})
+}
+
 // All questions about a conversation have its key.
 func TestACountHasTheKeyOfItsConversation(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	}
 	if len(r.GetTools()) > 0 {
 		probe := []*modelv1.ChatMessage{chat.User("?")}
-		answer.ToolTokens = n.of(probe, r.GetTools()) - n.of(probe, nil)
+		answer.ToolTokens = max(0, n.of(probe, r.GetTools())-n.of(probe, nil))
 	}
 	answer.MessageTokens = max(1, all-answer.GetToolTokens())
 	switch {
