@@ -58,7 +58,8 @@ type vendor struct {
 	// broken is the error after the last result. Empty means that a line without a result comes before each.
 	broken error
 	empty  bool
-	// completed is how many requests the vendor says to have answered, and blank how many of the next results have none.
+	// completed is how many requests the vendor says to have answered, and blank how many of the next results are
+	// empty.
 	completed, blank int
 }
 

@@ -131,8 +131,8 @@ func spanUsage(span trace.Span, u *modelv1.ModelUsage) {
 	}
 }
 
-// messagesJSON returns some messages, each of which the function returns, in the form of the conventions: the latest that
-// are within the bound.
+// messagesJSON returns some messages, each of which the function returns, in the form of the conventions: the latest
+// that are within the bound.
 func messagesJSON(count int, message func(int) string) string {
 	var all []string
 	for i, size := count-1, 0; i >= 0; i-- {
