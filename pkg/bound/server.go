@@ -59,6 +59,9 @@ const (
 	// call and the work that it began have ended, or on a stream until the next message is waited for. A request beyond
 	// it is refused with SERVICE_UNAVAILABLE, and may be sent again.
 	HeldBytes = 1 << 30
+	// ModelNameBytes bounds the name of a model, with its provider's: pools, metrics and spans have it. A longer one is
+	// no model.
+	ModelNameBytes = 2 << 10
 	// ConversationBytes bounds the messages of one model call, encoded. A larger conversation is refused with
 	// REQUEST_TOO_LARGE.
 	ConversationBytes = 64 << 20

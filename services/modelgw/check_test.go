@@ -92,6 +92,23 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 }
 
 // A vendor that is overloaded has not said that it has no list.
+// A key with an address of its own is checked there, also where the vendor has no list.
+func TestAKeyIsCheckedAtItsOwnAddress(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Grok.APIKey, c.Grok.BaseURL = config.NewSecret("k"), v.URL
+		c.Grok.Keys = []provider.Key{{APIKey: config.NewSecret("second"), BaseURL: "http://127.0.0.1:1"}, {APIKey: config.NewSecret("third")}}
+	})
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: "grok/grok-4"})
+	require.NoError(t, err)
+	require.Len(t, answer.GetChecks(), 3)
+	for i, want := range []string{"PROVEN", "FAILED", "PROVEN"} {
+		assert.Equal(t, want, steps(answer.GetChecks()[i])["address"], "%v", answer.GetChecks()[i])
+	}
+	assert.Equal(t, "http://127.0.0.1:1", answer.GetChecks()[1].GetBaseUrl())
+}
+
 func TestACheckSaysThatAListIsNotThereNow(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, vendorWith(t, says(http.StatusServiceUnavailable, "application/json", `{}`)))

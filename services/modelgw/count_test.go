@@ -1,8 +1,10 @@
 package modelgw_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,12 +14,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // counting is a vendor of both formats: each message is 100 tokens, and the tools together are 30.
@@ -158,6 +164,96 @@ func TestACountIsRepeated(t *testing.T) {
 	require.Len(t, pools.GetConnectionPools(), 1)
 	pool := pools.GetConnectionPools()[0]
 	assert.Equal(t, []any{"accounts/anthropic/default/connectionPools/claude-sonnet-4-5@count", int32(10)}, []any{pool.GetName(), pool.GetLimit()})
+}
+
+// Tools that a server counts as less than none count nothing.
+func TestNoNumberOfTokensIsNegative(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		tokens := 9
+		if strings.Contains(string(body), `"tools"`) {
+			tokens = 5
+		}
+		fmt.Fprintf(w, `{"input_tokens":%d}`, tokens)
+	}))
+	t.Cleanup(server.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), server.URL
+	})
+	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+		Parent: project, Model: "anthropic/claude-sonnet-4-5", Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []int64{5, 0}, []int64{count.GetMessageTokens(), count.GetToolTokens()})
+}
+
+// All questions about a conversation have its key.
+func TestACountHasTheKeyOfItsConversation(t *testing.T) {
+	t.Parallel()
+	keys := make(chan string, 3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys <- r.Header.Get("X-Api-Key")
+		fmt.Fprint(w, `{"input_tokens":7}`)
+	}))
+	t.Cleanup(server.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("0"), server.URL
+		c.Anthropic.Keys = []provider.Key{{APIKey: config.NewSecret("1")}}
+	})
+	used := map[string]bool{}
+	for i := range 20 {
+		_, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{
+			Parent: project, Model: "anthropic/claude-sonnet-4-5", Messages: []*modelv1.ChatMessage{chat.User(fmt.Sprint(i))},
+			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d"}},
+		})
+		require.NoError(t, err)
+		key := <-keys
+		assert.Equal(t, []string{key, key}, []string{<-keys, <-keys})
+		used[key] = true
+	}
+	assert.Len(t, used, 2)
+}
+
+// Media that are stored reach the server that counts them. Those that cannot be read are no estimate.
+func TestStoredMediaAreCounted(t *testing.T) {
+	t.Parallel()
+	sent := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		sent <- string(body)
+		fmt.Fprint(w, `{"input_tokens":7,"totalTokens":7}`)
+	}))
+	t.Cleanup(server.Close)
+	stored := strings.Repeat("ab", 32)
+	g := start(t, func(c *modelConfig, d *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), server.URL
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), server.URL
+		c.OpenAI.APIKey, c.OpenAI.BaseURL, c.OpenAI.ResponsesAPI = config.NewSecret("k"), server.URL, new(true)
+		d.Blobs = func(_ context.Context, _, hash string) ([]byte, error) {
+			if hash != stored {
+				return nil, blob.ErrNotFound
+			}
+			return []byte("picture"), nil
+		}
+	})
+	for _, model := range []string{"anthropic/claude-sonnet-4-5", "google/gemini-2.5-flash", "openai/gpt-5"} {
+		ask := func(hash string) (*modelv1.CountTokensResponse, error) {
+			picture := chat.User("")
+			picture.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{
+				Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: hash, MediaType: "image/png"}}},
+			}}})
+			return g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: model, Messages: []*modelv1.ChatMessage{picture}})
+		}
+		count, err := ask(stored)
+		require.NoError(t, err, model)
+		assert.False(t, count.GetEstimated(), model)
+		assert.Contains(t, waittest.For(t, sent, "the question"), "cGljdHVyZQ==", model)
+		_, err = ask(strings.Repeat("cd", 32))
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", model, err)
+	}
 }
 
 // A server that counts no tokens is no failure.

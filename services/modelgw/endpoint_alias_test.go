@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
@@ -43,4 +44,8 @@ func TestAnAliasOfNoModelIsRefused(t *testing.T) {
 	c.Endpoints.SetDefaults()
 	c.Endpoints.Aliases = map[string]string{"fast": "gpt-4o"}
 	assert.ErrorContains(t, c.Endpoints.Validate(), `aliases.fast: "gpt-4o" is no model; write <provider>/<model>`)
+	c.Endpoints.Aliases = map[string]string{"fast": "opnai/gpt-4o", "slow": "groq/llama", "own": "openai-api/ours/m"}
+	err := c.Validate()
+	require.ErrorContains(t, err, `endpoints.aliases.fast: unknown provider "opnai" of "opnai/gpt-4o"`)
+	assert.Equal(t, 1, strings.Count(err.Error(), "endpoints.aliases."), "providers that are not configured are known")
 }

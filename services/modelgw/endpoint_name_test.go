@@ -2,12 +2,16 @@ package modelgw_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -21,6 +25,24 @@ func TestANameThatIsNotUTF8IsRefused(t *testing.T) {
 	read(t, answer)
 	_, err := registry.Gather()
 	require.NoError(t, err)
+}
+
+// A name is kept: by pools, and after an answer by metrics. A script answers to any.
+func TestANameThatIsTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	for length, want := range map[int]int{bound.ModelNameBytes: http.StatusOK, bound.ModelNameBytes + 1: http.StatusNotFound} {
+		name := "mockllm/" + strings.Repeat("m", length-len("mockllm/"))
+		answer := g.post(t, chatPath, `{"model":"`+name+`","messages":[{"role":"user","content":"q"}]}`)
+		assert.Equal(t, want, answer.StatusCode)
+		if said := read(t, answer); want != http.StatusOK {
+			assert.Less(t, len(said), 1<<10, "an error repeats only a part of it")
+		}
+		r := ask("", "q")
+		r.Model = name
+		_, err := g.models.Generate(t.Context(), r)
+		assert.Equal(t, want != http.StatusOK, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
+	}
 }
 
 // Bytes that are no UTF-8 in what is kept as it came, such as a tool's schema, become U+FFFD, as in texts. A keyed call

@@ -198,7 +198,7 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	t.Parallel()
 	var c modelgw.Config
 	c.SetDefaults()
-	c.Google.Keys = []provider.Key{{Weight: 1}, {APIKey: config.NewSecret("k"), BaseURL: "ftp://x"}}
+	c.Google.Keys = []provider.Key{{Weight: new(1)}, {APIKey: config.NewSecret("k"), BaseURL: "ftp://x"}}
 	identity := azureauth.Identity{ManagedIdentity: true}
 	c.Services = openaicompat.Services{"azureai": {Accounts: map[string]openaicompat.Account{
 		"both": {Account: provider.Account{BaseURL: "https://a.example", Keys: []provider.Key{{APIKey: config.NewSecret("k")}}}, Identity: identity},

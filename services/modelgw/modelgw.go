@@ -314,16 +314,17 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.responses = generate.NewCache(stores.responses, deps.Logger)
 	pools := generate.MeasurePools(stores.limiter, deps.Registerer)
 	metrics := generate.NewMetrics(deps.Registerer)
-	asking := []generate.Stage{ // What every question to a provider has, also one that costs nothing.
+	each := []generate.Stage{ // What every request to a provider has, also one that costs nothing.
 		generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
 		generate.Admit(stores.limiter, pools, generate.Admission{MaxWaiting: cfg.MaxWaiting, Probing: cfg.probing()}),
 	}
-	stages := append([]generate.Stage{generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices)}, asking...)
+	stages := slices.Concat([]generate.Stage{generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices)}, each)
+	asking := slices.Concat(each, []generate.Stage{generate.Within(countTimeout)})
 	attempt := generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...)
 	calls = call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(attempt, s.responses.Stage, generate.Seal), // A stored answer keeps its sealer.
-		Counting: generate.Chain(generate.Count(countTimeout), asking...),
+		Counting: generate.Chain(generate.Count, asking...),
 		Effects:  effects,
 		Batches:  s.batches,
 		Budgets:  s.budgets,

@@ -282,11 +282,16 @@ func (c *Config) warnOfIdentities(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// modelFaults are the errors in the facts of models and in the fallbacks.
+// modelFaults are the errors in the facts of models, in the fallbacks and in the aliases.
 func (c *Config) modelFaults() (faults []error) {
 	check := func(key, model string) {
 		if _, _, err := provider.SplitName(model); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	known := func(key, model string) {
+		if kind, _, err := provider.SplitName(model); err == nil && !c.hasProvider(kind) {
+			faults = append(faults, fmt.Errorf("%s: unknown provider %q of %q; evalfleet models lists the providers", key, kind, model))
 		}
 	}
 	for _, model := range slices.Sorted(maps.Keys(c.Models)) {
@@ -299,13 +304,14 @@ func (c *Config) modelFaults() (faults []error) {
 		check("fallbacks", model)
 		for _, other := range c.Fallbacks[model] {
 			check("fallbacks."+model, other)
-			if kind, _, err := provider.SplitName(other); err == nil && !c.hasProvider(kind) {
-				faults = append(faults, fmt.Errorf("fallbacks.%s: unknown provider %q of %q; evalfleet models lists the providers", model, kind, other))
-			}
+			known("fallbacks."+model, other)
 			if other == model {
 				faults = append(faults, fmt.Errorf("fallbacks.%s: a model cannot be its own fallback", model))
 			}
 		}
+	}
+	for _, alias := range slices.Sorted(maps.Keys(c.Endpoints.Aliases)) { // Their form is checked where they are.
+		known("endpoints.aliases."+alias, c.Endpoints.Aliases[alias])
 	}
 	return faults
 }

@@ -68,6 +68,7 @@ func TestCallsAreSeenAlikeInBothLanes(t *testing.T) {
 					"gen_ai.response.id": "c-9", "gen_ai.response.finish_reasons": []string{"max_tokens"}, "server.address": "127.0.0.1",
 					"gen_ai.usage.input_tokens": int64(1_000_000), "gen_ai.usage.cache_read.input_tokens": int64(400_000), "gen_ai.usage.output_tokens": int64(2),
 					"evalfleet.account": "default", "evalfleet.project": "team", "evalfleet.attempts": int64(2), "evalfleet.cost_dollars": 2.0,
+					"gen_ai.request.stream": stream == "true",
 				} {
 					assert.Equal(t, want, span.Attributes[name], name)
 				}

@@ -57,7 +57,7 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 		return nil, false, nil
 	}
 	stored, err := c.client.Get(ctx, c.name(key)).Bytes()
-	if errors.Is(err, redis.Nil) {
+	if errors.Is(err, redis.Nil) || isForeign(err) {
 		return nil, false, c.noted(ctx, nil)
 	}
 	if err = c.noted(ctx, err); err != nil {
@@ -117,6 +117,9 @@ func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (int, error) {
 	return removed, nil
 }
 
+// isForeign reports whether a key has a value of another type than ours, which is no entry.
+func isForeign(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
 // scan calls found with the names of the keys whose group begins with prefix, some at a time, with a client of the
 // server that has them.
 func (c *Cache) scan(ctx context.Context, prefix string, found func(server redis.Cmdable, names []string) error) error {
@@ -151,11 +154,16 @@ func (c *Cache) infos(ctx context.Context, server redis.Cmdable, names []string)
 	for i, name := range names {
 		heads[i], sizes[i] = pipe.GetRange(ctx, name, 0, headBytes-1), pipe.StrLen(ctx, name)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil && !isForeign(err) {
 		return nil, err
 	}
 	var infos []cache.Info
 	for i, name := range names {
+		if err := heads[i].Err(); isForeign(err) {
+			continue
+		} else if err = cmp.Or(err, sizes[i].Err()); err != nil { // The first error of all may hide others.
+			return nil, err
+		}
 		name = strings.TrimPrefix(name, c.client.Prefix+space)
 		at := strings.LastIndex(name, separator) // A group may contain it: models are named freely.
 		if at < 0 {

@@ -105,6 +105,34 @@ func TestAFullServerIsRead(t *testing.T) {
 	assert.True(t, ok)
 }
 
+// What another program put under an entry's key is no entry, and hides no other one.
+func TestAForeignValueIsNoEntry(t *testing.T) {
+	t.Parallel()
+	client := open(t, redistest.New(t))
+	c := cacheredis.New(client, 1<<20)
+	whole, foreign, short := cache.Key{Group: "g", ID: "1"}, cache.Key{Group: "g", ID: "2"}, cache.Key{Group: "g", ID: "3"}
+	require.NoError(t, c.Put(t.Context(), whole, []byte("value"), time.Time{}))
+	require.NoError(t, client.LPush(t.Context(), client.Prefix+"cache:g\x002", "x").Err())
+	require.NoError(t, client.Set(t.Context(), client.Prefix+"cache:g\x003", "x", 0).Err())
+	for _, key := range []cache.Key{foreign, short} {
+		_, ok, err := c.Get(t.Context(), key)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		_, ok, err = c.Get(t.Context(), whole)
+		require.NoError(t, err)
+		assert.True(t, ok, "the server is asked as before")
+	}
+	infos, err := c.List(t.Context(), "g")
+	require.NoError(t, err)
+	require.Len(t, infos, 1)
+	assert.Equal(t, whole, infos[0].Key)
+	require.NoError(t, c.Put(t.Context(), foreign, []byte("new"), time.Time{}))
+	value, ok, err := c.Get(t.Context(), foreign)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	assert.Equal(t, "new", string(value))
+}
+
 func TestAValueThatIsTooLargeIsNotKept(t *testing.T) {
 	t.Parallel()
 	c := cacheredis.New(open(t, redistest.New(t)), 10)

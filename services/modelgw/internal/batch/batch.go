@@ -670,12 +670,16 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 		return b.failed(ctx, d, plan, batch, err)
 	}
 	failpoint.Hit("modelgw/after-batch-results")
-	b.forget(d, batch)
 	if batch.Guessed && foreign && len(seen) == 0 { // It was found, and is of someone else.
+		b.forget(d, batch)
 		batch.NotThese = append(batch.NotThese, batch.VendorID)
 		batch.VendorID, batch.Guessed, batch.Phase = "", false, Intended
 		return false, b.deps.Store.Update(ctx, *batch)
 	}
+	if len(seen) == 0 && !foreign && status.Completed > 0 { // They may come.
+		return b.failed(ctx, d, plan, batch, fmt.Errorf("the provider has completed %d requests, and gives no result", status.Completed))
+	}
+	b.forget(d, batch)
 	batch.Completed, batch.Error = answered, ""
 	return true, b.end(ctx, batch, cmp.Or(status.Missing, "the provider gave no result for the request"))
 }

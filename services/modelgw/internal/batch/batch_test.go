@@ -58,6 +58,9 @@ type vendor struct {
 	// broken is the error after the last result. Empty means that a line without a result comes before each.
 	broken error
 	empty  bool
+	// completed is how many requests the vendor says to have answered, and blank how many of the next results are
+	// empty.
+	completed, blank int
 }
 
 // hang waits for the end of a request, if it is one that hangs. v.mu is held but meanwhile.
@@ -128,7 +131,7 @@ func (v *vendor) Status(_ context.Context, id string) (provider.BatchStatus, err
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.polls++
-	return provider.BatchStatus{ID: id, Ended: !v.hold || slices.Contains(v.cancelled, id), Missing: v.missing}, v.status
+	return provider.BatchStatus{ID: id, Ended: !v.hold || slices.Contains(v.cancelled, id), Completed: v.completed, Missing: v.missing}, v.status
 }
 
 func (v *vendor) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
@@ -136,6 +139,10 @@ func (v *vendor) Results(ctx context.Context, s provider.BatchStatus, each func(
 	defer v.mu.Unlock()
 	if err := v.hang(ctx, &v.hangResults); err != nil {
 		return err
+	}
+	if v.blank > 0 {
+		v.blank--
+		return nil
 	}
 	if slices.Contains(v.foreign, s.ID) {
 		return each(provider.BatchResult{ID: "bsomeone-1", Status: http.StatusOK, Body: []byte("secret of another")})
@@ -753,6 +760,20 @@ func TestAnswersBeforeAFailureAreKept(t *testing.T) {
 			assert.Equal(t, 1, shown[0].Failed)
 		})
 	}
+}
+
+// TestAnswersThatAreNotThereYetAreAskedForAgain: a vendor, or a proxy before it, may give an empty file at first.
+func TestAnswersThatAreNotThereYetAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.completed, f.vendor.blank = 3, 2
+		b, stop := f.start("one")
+		defer stop()
+		for i, got := range f.carryAll(b, 3) {
+			assert.Equal(t, outcome{status: http.StatusOK, body: fmt.Sprint("body ", i)}, got)
+		}
+	})
 }
 
 // TestALineWithoutAResultHidesNone: a vendor may list a failed request among the answers, and say why in another file.

@@ -45,7 +45,10 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if _, counts := model.Provider.(provider.TokenCounter); !counts || len(messages)+len(r.GetTools()) == 0 {
 		return estimate(messages, r.GetTools()), nil
 	}
-	n := count{ctx: ctx, ask: c.deps.Counting, model: model, project: project}
+	n := count{
+		ctx: ctx, ask: c.deps.Counting, read: c.blobsOf(project), model: model, project: project,
+		beginning: func() []byte { return generate.Beginning(messages) },
+	}
 	answer := &modelv1.CountTokensResponse{}
 	all := int64(0)
 	if len(messages) > 0 {
@@ -53,7 +56,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	}
 	if len(r.GetTools()) > 0 {
 		probe := []*modelv1.ChatMessage{chat.User("?")}
-		answer.ToolTokens = n.of(probe, r.GetTools()) - n.of(probe, nil)
+		answer.ToolTokens = max(0, n.of(probe, r.GetTools())-n.of(probe, nil))
 	}
 	answer.MessageTokens = max(1, all-answer.GetToolTokens())
 	switch {
@@ -77,8 +80,11 @@ func estimate(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) *modelv
 type count struct {
 	ctx     context.Context //nolint:containedctx // It lives as long as one call.
 	ask     generate.Func
+	read    prepare.ReadBlob
 	model   *provider.Model
 	project string
+	// beginning selects the credential: that of the conversation for all questions.
+	beginning func() []byte
 	// err is the first failure; nothing is asked after it.
 	err error
 }
@@ -94,11 +100,16 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		n.err = provider.ErrCountsNone
 		return 0
 	}
+	if conversation, err = prepare.Load(n.ctx, conversation, n.read); err != nil {
+		n.err = ended(n.ctx, err)
+		return 0
+	}
 	conversation.Config, _ = provider.Sent(n.model.Provider, conversation.Config)
 	conversation.Config.Timeout = new(float64(countPatience))
 	outcome := &generate.Outcome{}
 	response, err := n.ask(n.ctx, &generate.Call{
 		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true, MaxWait: countPatience * time.Second,
+		Beginning: n.beginning,
 	}, outcome)
 	if err != nil {
 		n.err = outcome.Explain(ended(n.ctx, err))

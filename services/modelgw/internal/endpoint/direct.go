@@ -22,10 +22,10 @@ import (
 const (
 	// maxRefusalBytes bounds an error answer, which is held until it is known whether the call is retried.
 	maxRefusalBytes = 1 << 20
-	// bytesPerToken estimates tokens of a request that was not counted.
+	// bytesPerToken estimates tokens of a request that was not counted, and of an answer that cannot be read.
 	bytesPerToken = 4
-	// mostInput bounds that estimate: media in a body are fewer tokens than their bytes would be as text.
-	mostInput = 200_000
+	// mostTokens bounds that estimate: media in a body are fewer tokens than their bytes would be as text.
+	mostTokens = 200_000
 )
 
 // relay is a call that is relayed as bytes.
@@ -308,7 +308,7 @@ func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
 	return generate.Unfinished(r.facts.Usage, r.inputTokens(), r.facts.Pieces)
 }
 
-func (r *relay) inputTokens() int64 { return min(r.body.size()/bytesPerToken, mostInput) }
+func (r *relay) inputTokens() int64 { return min(r.body.size()/bytesPerToken, mostTokens) }
 
 // ownHeaders are headers of an answer that concern only the vendor and us: those of the connection (RFC 9110, 7.6.1),
 // and those that a client would attribute to us.

@@ -129,7 +129,7 @@ type Deps struct {
 	Settings *settings.Current
 	// Stages wrap each relayed call: budget, retry, admission, the outermost first.
 	Stages []generate.Stage
-	// Asking wrap each relayed question for a number of tokens: retry, admission.
+	// Asking wrap each relayed question for a number of tokens: retry, admission, a bound of its time.
 	Asking []generate.Stage
 	// AttemptTimeout bounds one attempt of such a call; zero is none.
 	AttemptTimeout time.Duration

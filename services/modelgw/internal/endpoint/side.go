@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
-// maxSideBytes bounds what the side reader keeps of an answer; the usage of a longer answer is estimated.
+// maxSideBytes bounds what the side reader keeps of an answer; the usage of a longer answer is estimated by its length.
 const maxSideBytes = 8 << 20
 
 // mostAhead bounds the room that is made for an answer by its announced length alone.
@@ -20,6 +20,8 @@ type sideReader struct {
 	codec  dialect.Codec
 	facts  *dialect.Facts
 
+	// passed is the length of the answer so far.
+	passed int64
 	// kept is the current partial line, or all of an answer that is not a stream.
 	kept []byte
 	// buffer is where kept began.
@@ -65,6 +67,7 @@ func (s *sideReader) add(piece []byte) {
 	if len(piece) == 0 {
 		return
 	}
+	s.passed += int64(len(piece))
 	if !s.events {
 		if end := len(s.kept) + len(piece); !s.full && end <= cap(s.kept) && &s.kept[:end][end-1] == &piece[len(piece)-1] {
 			s.kept = s.kept[:end] // It was read directly into the kept part.
@@ -109,6 +112,9 @@ func (s *sideReader) end() (whole bool) {
 		s.buffer.Bytes = s.kept
 		s.buffer.Release()
 	}()
+	if s.encoded || s.full && !s.events {
+		s.facts.Pieces = min(s.passed/bytesPerToken, mostTokens)
+	}
 	switch {
 	case s.encoded:
 		return true

@@ -67,6 +67,26 @@ func TestTheSideReaderKeepsNoMoreThanItsBound(t *testing.T) {
 	assert.Equal(t, int64(5), facts.Usage.GetInputTokens())
 }
 
+// What an answer took that cannot be read, for its length or its encoding, is estimated, and not nothing.
+func TestAnAnswerThatIsNotReadIsEstimated(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		encoded bool
+		length  int
+		want    int64
+	}{
+		"encoded":  {true, 4000, 1000},
+		"too long": {false, maxSideBytes + 1, mostTokens},
+	} {
+		facts := &dialect.Facts{}
+		s := newSideReader(false, openaichat.Codec{}, facts)
+		s.encoded, s.full = c.encoded, c.encoded
+		s.add(bytes.Repeat([]byte("x"), c.length))
+		assert.True(t, s.end(), name)
+		assert.Equal(t, c.want, facts.Pieces, name)
+	}
+}
+
 // Whatever a body is, what leaves is the body with the model's value exchanged and not another byte different.
 func FuzzSplice(f *testing.F) {
 	f.Add([]byte(`{"a":1.0,"model":"p/m" ,"b":[]}`))

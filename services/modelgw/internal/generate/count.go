@@ -9,21 +9,31 @@ import (
 )
 
 // Count makes one attempt of a call that asks for a number of tokens: the innermost function of such calls. It fails
-// with [provider.ErrCountsNone] if the provider counts none. An attempt that takes longer than limit is cut and counts as
-// transient.
-func Count(limit time.Duration) Func {
-	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-		o.Attempts++
-		counter, ok := c.Model.Provider.(provider.TokenCounter)
-		if !ok {
-			return nil, provider.ErrCountsNone
+// with [provider.ErrCountsNone] if the provider counts none.
+func Count(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
+	o.Attempts++
+	counter, ok := c.Model.Provider.(provider.TokenCounter)
+	if !ok {
+		return nil, provider.ErrCountsNone
+	}
+	tokens, err := counter.CountTokens(ctx, c.request(o))
+	if err != nil {
+		return nil, err
+	}
+	return &provider.Response{Tokens: tokens}, nil
+}
+
+// Within cuts an attempt that takes longer than limit, which counts as transient.
+func Within(limit time.Duration) Stage {
+	return func(next Func) Func {
+		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
+			ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: the attempt took longer than %s", provider.ErrCut, limit))
+			defer cancel()
+			response, err := next(ctx, c, o)
+			if err != nil {
+				return nil, c.explain(ctx, err)
+			}
+			return response, nil
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: the attempt took longer than %s", provider.ErrCut, limit))
-		defer cancel()
-		tokens, err := counter.CountTokens(ctx, c.request(o))
-		if err != nil {
-			return nil, c.explain(ctx, err)
-		}
-		return &provider.Response{Tokens: tokens}, nil
 	}
 }

@@ -1,8 +1,10 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -25,9 +27,18 @@ const (
 	contentBytes, textBytes = 16 << 10, 4 << 10
 )
 
-// conventional are the names of providers in the conventions, where they differ from ours.
+// conventional are the names of providers in the conventions, where they differ from ours. A model in a cloud, whose
+// name begins with that, is the cloud's.
 var conventional = map[string]string{
-	"azureai": "azure.ai.inference", "bedrock": "aws.bedrock", "google": "gcp.gemini", "grok": "x_ai", "mistral": "mistral_ai", "vertex": "gcp.vertex_ai",
+	"azureai": "azure.ai.inference", "bedrock": "aws.bedrock", "google": "gcp.gemini", "grok": "x_ai", "mistral": "mistral_ai",
+	"openai/azure": "azure.ai.openai", "anthropic/azure": "azure.ai.inference", "mistral/azure": "azure.ai.inference",
+	"openai/bedrock": "aws.bedrock", "anthropic/bedrock": "aws.bedrock", "anthropic/vertex": "gcp.vertex_ai", "google/vertex": "gcp.vertex_ai",
+}
+
+// providerName is the name of a model's provider in the conventions.
+func providerName(m *provider.Model) string {
+	cloud, _, _ := strings.Cut(m.Name, "/")
+	return cmp.Or(conventional[m.Kind.Name+"/"+cloud], conventional[m.Kind.Name], m.Kind.Name)
 }
 
 // beginSpan begins the span of a call.
@@ -36,12 +47,8 @@ func beginSpan(ctx context.Context, c *Call) (context.Context, trace.Span) {
 	if !span.IsRecording() {
 		return ctx, span
 	}
-	name := c.Model.Kind.Name
-	if theirs := conventional[name]; theirs != "" {
-		name = theirs
-	}
 	span.SetName("chat " + c.Model.Name)
-	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(name), semconv.GenAIRequestModel(c.Model.Name), semconv.GenAIRequestStream(c.Sink != nil),
+	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(providerName(c.Model)), semconv.GenAIRequestModel(c.Model.Name), semconv.GenAIRequestStream(c.Sink != nil),
 		attribute.String("evalfleet.account", c.Model.Account), attribute.String("evalfleet.project", c.Origin.Project))
 	if run := c.Origin.Attribution.GetRun(); run != "" {
 		span.SetAttributes(telemetry.Run(run))
@@ -58,7 +65,7 @@ func beginSpan(ctx context.Context, c *Call) (context.Context, trace.Span) {
 		}
 	}
 	if telemetry.Content(ctx) && len(c.Messages) > 0 {
-		span.SetAttributes(semconv.GenAIInputMessagesKey.String(messagesJSON(c.Messages)))
+		span.SetAttributes(semconv.GenAIInputMessagesKey.String(messagesJSON(len(c.Messages), func(i int) string { return messageJSON(c.Messages[i], "") })))
 	}
 	return ctx, span
 }
@@ -70,8 +77,8 @@ func describe(ctx context.Context, span trace.Span, o *Outcome, response *provid
 	}
 	span.SetAttributes(attribute.Float64("evalfleet.queued_seconds", o.Queued.Seconds()), attribute.Float64("evalfleet.retry_wait_seconds", o.RetryWait.Seconds()),
 		attribute.Int("evalfleet.attempts", o.Attempts), attribute.Int("evalfleet.key", o.Key))
-	if o.FirstPiece > 0 {
-		span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(o.FirstPiece.Seconds()))
+	if o.FirstPiece > 0 { // That a relayed call is streamed is known only now.
+		span.SetAttributes(semconv.GenAIRequestStream(true), semconv.GenAIResponseTimeToFirstChunk(o.FirstPiece.Seconds()))
 	}
 	for _, failed := range o.Failed[max(0, len(o.Failed)-toldRetries):] {
 		span.AddEvent("retry", trace.WithTimestamp(failed.GetEndTime().AsTime()), trace.WithAttributes(
@@ -91,13 +98,14 @@ func describe(ctx context.Context, span trace.Span, o *Outcome, response *provid
 			span.SetAttributes(semconv.GenAIResponseID(id))
 		}
 		var reasons []string
-		var said []*modelv1.ChatMessage
 		for _, choice := range output.GetChoices() {
-			reasons, said = append(reasons, enum.Word(choice.GetStopReason())), append(said, choice.GetMessage())
+			reasons = append(reasons, enum.Word(choice.GetStopReason()))
 		}
 		span.SetAttributes(semconv.GenAIResponseFinishReasons(reasons...))
-		if telemetry.Content(ctx) && len(said) > 0 {
-			span.SetAttributes(semconv.GenAIOutputMessagesKey.String(messagesJSON(said)))
+		if telemetry.Content(ctx) && chat.FirstMessage(output) != nil { // Else it was relayed, and not read.
+			span.SetAttributes(semconv.GenAIOutputMessagesKey.String(messagesJSON(len(reasons), func(i int) string {
+				return messageJSON(output.GetChoices()[i].GetMessage(), reasons[i])
+			})))
 		}
 	}
 	spanUsage(span, usage)
@@ -123,53 +131,54 @@ func spanUsage(span trace.Span, u *modelv1.ModelUsage) {
 	}
 }
 
-// messagesJSON returns the texts and the tool calls of messages in the form of the conventions: the latest messages
-// that are within the bound. Media are left out.
-func messagesJSON(messages []*modelv1.ChatMessage) string {
-	first, size := len(messages), 0
-	for first > 0 {
-		size += len(messageJSON(messages[first-1]))
-		if size > contentBytes {
+// messagesJSON returns some messages, each of which the function returns, in the form of the conventions: the latest
+// that are within the bound.
+func messagesJSON(count int, message func(int) string) string {
+	var all []string
+	for i, size := count-1, 0; i >= 0; i-- {
+		one := message(i)
+		if size += len(one); size > contentBytes {
 			break
 		}
-		first--
+		all = append(all, one)
 	}
-	all := make([]string, 0, len(messages)-first)
-	for _, m := range messages[first:] {
-		all = append(all, messageJSON(m))
-	}
+	slices.Reverse(all)
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// messageJSON is one message, its texts cut.
-func messageJSON(m *modelv1.ChatMessage) string {
+// messageJSON is the text and the tool calls of one message, cut. Media are left out. An answer has the reason of its
+// end; any other message has none.
+func messageJSON(m *modelv1.ChatMessage, finish string) string {
 	var w jsonwrite.Writer
 	w.BeginObject()
-	w.Key("role")
-	w.Text(enum.Word(m.GetRole()))
+	w.TextMember("role", enum.Word(m.GetRole()))
 	w.Key("parts")
 	w.BeginList()
-	if text := chat.Text(m); text != "" {
+	switch text := headtail.Cut(chat.Text(m), textBytes); {
+	case m.GetRole() == modelv1.Role_ROLE_TOOL:
 		w.BeginObject()
-		w.Key("type")
-		w.Text("text")
-		w.Key("content")
-		w.Text(headtail.Cut(text, textBytes))
+		w.TextMember("type", "tool_call_response")
+		if ids := m.GetToolCallIds(); len(ids) > 0 {
+			w.TextMember("id", ids[0])
+		}
+		w.TextMember("response", text)
+		w.EndObject()
+	case text != "":
+		w.BeginObject()
+		w.TextMember("type", "text")
+		w.TextMember("content", text)
 		w.EndObject()
 	}
 	for _, call := range m.GetToolCalls() {
 		w.BeginObject()
-		w.Key("type")
-		w.Text("tool_call")
-		w.Key("id")
-		w.Text(call.GetId())
-		w.Key("name")
-		w.Text(call.GetFunction())
-		w.Key("arguments")
-		w.Text(headtail.Cut(call.GetArgumentsJson(), textBytes))
+		w.TextMember("type", "tool_call")
+		w.TextMember("id", call.GetId())
+		w.TextMember("name", call.GetFunction())
+		w.TextMember("arguments", headtail.Cut(call.GetArgumentsJson(), textBytes))
 		w.EndObject()
 	}
 	w.EndList()
+	w.TextUnlessEmpty("finish_reason", finish)
 	w.EndObject()
 	return w.String()
 }

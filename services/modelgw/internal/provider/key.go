@@ -16,7 +16,7 @@ type Key struct {
 	BaseURL string `yaml:"base_url"`
 	// Weight is the share of conversations in relation to the account's other credentials; that of `api_key` is 1. Default
 	// 1.
-	Weight int `yaml:"weight"`
+	Weight *int `yaml:"weight"`
 }
 
 // maxWeight bounds a weight.
@@ -27,7 +27,7 @@ func (k Key) Check() error {
 	switch {
 	case k.APIKey.IsZero() && k.BaseURL == "":
 		return errors.New("api_key is missing")
-	case k.Weight < 0 || k.Weight > maxWeight:
+	case k.Weight != nil && (*k.Weight < 1 || *k.Weight > maxWeight):
 		return fmt.Errorf("weight must be between 1 and %d; leave it out for 1", maxWeight)
 	}
 	return nil
@@ -37,6 +37,7 @@ func (k Key) Check() error {
 type credential struct {
 	Key
 	number int
+	weight int
 }
 
 // credentials are the credentials of an account, of which there is at least one. Its own counts if it is set, or if
@@ -44,11 +45,14 @@ type credential struct {
 func (a Account) credentials() []credential {
 	var all []credential
 	if !a.APIKey.IsZero() || len(a.Keys) == 0 {
-		all = append(all, credential{Key: Key{APIKey: a.APIKey, Weight: 1}})
+		all = append(all, credential{Key: Key{APIKey: a.APIKey}, weight: 1})
 	}
 	for i, key := range a.Keys {
-		key.Weight = max(1, key.Weight)
-		all = append(all, credential{Key: key, number: i + 1})
+		weight := 1
+		if key.Weight != nil {
+			weight = *key.Weight
+		}
+		all = append(all, credential{Key: key, number: i + 1, weight: weight})
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
@@ -20,8 +21,8 @@ import (
 )
 
 // maxOpen bounds the instances that a registry keeps; the least recently used ones are closed, and opened again on
-// demand.
-const maxOpen = 1024
+// demand. One whose arguments are long counts as several, one for each bytesPerOpen.
+const maxOpen, bytesPerOpen = 1024, 64 << 10
 
 // Registry holds the kinds of providers and the opened providers. The zero value is empty and ready to use. Register
 // must be called before all other methods, which are safe for concurrent use.
@@ -166,6 +167,9 @@ func (r *Registry) Kinds() []Kind {
 
 // SplitName cuts `provider/name` at its first slash.
 func SplitName(model string) (kind, name string, err error) {
+	if len(model) > bound.ModelNameBytes {
+		return "", "", rpcerr.InvalidField("model", "the name has %d bytes, and that of a model at most %d", len(model), bound.ModelNameBytes)
+	}
 	kind, name, ok := strings.Cut(model, "/")
 	if !ok || kind == "" || name == "" {
 		return "", "", rpcerr.InvalidField("model", "%q is not of the form <provider>/<model>, such as openai/gpt-4o", model)
@@ -214,7 +218,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 		}
 		return nil, err
 	}
-	for _, unused := range r.open.Put(ref, model, 1) {
+	for _, unused := range r.open.Put(ref, model, min(1+int64(len(ref.Args)+len(ref.BaseURL))/bytesPerOpen, maxOpen)) {
 		unused.closeAll()
 	}
 	return model, nil

@@ -154,6 +154,28 @@ func TestInstancesNotAskedForLongestAreClosed(t *testing.T) {
 	assert.Zero(t, all[0].Provider.(*opened).closed, "this one was asked for again and again")
 }
 
+// Arguments are kept with an instance, so that long ones leave room for fewer.
+func TestInstancesWithLongArgumentsAreFewer(t *testing.T) {
+	t.Parallel()
+	r := registry(t, "x")
+	closed := func(size, count int) int {
+		var all []*provider.Model
+		for i := range count {
+			m, err := r.Open(provider.Ref{Project: "p", Model: fmt.Sprintf("x/%d of %d", i, size), Args: strings.Repeat(" ", size) + "{}"})
+			require.NoError(t, err)
+			all = append(all, m)
+		}
+		closed := 0
+		for _, m := range all {
+			closed += m.Provider.(*opened).closed
+		}
+		return closed
+	}
+	assert.Zero(t, closed(1<<10, 100))
+	assert.Equal(t, 100-60, closed(1<<20, 100), "1 MiB counts 17")
+	assert.Equal(t, 1, closed(65<<20, 2), "the latest one stays, however long")
+}
+
 func TestANameIsRegisteredOnce(t *testing.T) {
 	t.Parallel()
 	r := registry(t, "x")

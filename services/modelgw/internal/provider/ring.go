@@ -48,7 +48,7 @@ func (r *Registry) openAll(k Kind, spec Spec) (*Model, error) {
 			// new one of its number.
 			ring.owner = selected.owner + "@" + strconv.Itoa(r.replacedAt[k.Name])
 			for _, c := range selected.all {
-				ring.weights = append(ring.weights, c.Weight)
+				ring.weights = append(ring.weights, c.weight)
 			}
 		}
 	}

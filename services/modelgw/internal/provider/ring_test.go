@@ -63,7 +63,7 @@ func accessOf(m *provider.Model) provider.Access { return m.Provider.(instance).
 // three is an account with a key of its own and two further ones.
 func three() provider.Account {
 	return provider.Account{APIKey: config.NewSecret("own"), Keys: []provider.Key{
-		{APIKey: config.NewSecret("first"), Weight: 2}, {APIKey: config.NewSecret("second"), BaseURL: "https://elsewhere.example/"},
+		{APIKey: config.NewSecret("first"), Weight: new(2)}, {APIKey: config.NewSecret("second"), BaseURL: "https://elsewhere.example/"},
 	}}
 }
 
@@ -271,8 +271,10 @@ func TestATriedCredentialComesAfterTheOthers(t *testing.T) {
 func TestAKeyWithoutACredentialIsRefused(t *testing.T) {
 	t.Parallel()
 	require.Error(t, provider.Key{}.Check())
-	require.Error(t, provider.Key{APIKey: config.NewSecret("k"), Weight: -1}.Check())
-	require.Error(t, provider.Key{APIKey: config.NewSecret("k"), Weight: 1001}.Check())
+	require.Error(t, provider.Key{APIKey: config.NewSecret("k"), Weight: new(-1)}.Check())
+	require.Error(t, provider.Key{APIKey: config.NewSecret("k"), Weight: new(1001)}.Check())
+	require.Error(t, provider.Key{APIKey: config.NewSecret("k"), Weight: new(0)}.Check(), "it is not one that is left out")
+	require.NoError(t, provider.Key{APIKey: config.NewSecret("k"), Weight: new(1)}.Check())
 	require.NoError(t, provider.Key{BaseURL: "http://local:1"}.Check())
 }
 

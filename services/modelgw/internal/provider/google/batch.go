@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -107,12 +106,18 @@ type operation struct {
 	Name     string `json:"name"`
 	Done     bool   `json:"done"`
 	Metadata struct {
-		Display string    `json:"displayName"`
-		State   string    `json:"state"`
-		Created time.Time `json:"createTime"`
-		Stats   stats     `json:"batchStats"`
+		State string `json:"state"`
+		Stats stats  `json:"batchStats"`
 	} `json:"metadata"`
 	Error *fault `json:"error"`
+}
+
+// listed is a batch of whomever in a list: no more of it is read than tells whose it is.
+type listed struct {
+	Name     string `json:"name"`
+	Metadata struct {
+		Display string `json:"displayName"`
+	} `json:"metadata"`
 }
 
 // stats count the requests of a batch.
@@ -157,8 +162,8 @@ var endings = map[string]string{
 func (b *batches) Find(ctx context.Context, i provider.BatchIntent) (string, error) {
 	for token := ""; ; {
 		var page struct {
-			Operations []operation `json:"operations"`
-			Next       string      `json:"nextPageToken"`
+			Operations []listed `json:"operations"`
+			Next       string   `json:"nextPageToken"`
 		}
 		if err := b.client.Get(ctx, b.root+"/batches?pageSize=100&pageToken="+url.QueryEscape(token), &page); err != nil {
 			return "", err

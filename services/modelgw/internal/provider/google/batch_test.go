@@ -2,6 +2,8 @@ package google_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -56,4 +58,20 @@ func TestALargeBatchIsAFile(t *testing.T) {
 		assert.Equal(t, key == "large", taken.Input != "", key)
 		assert.Len(t, taken.IDs, len(lines))
 	}
+}
+
+// A batch is found among those of others, whatever they are like.
+func TestABatchIsFoundAmongOthers(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"operations":[{"name":"batches/1","metadata":{"createTime":"","state":7,"batchStats":[]},"error":"gone"},{"name":"batches/2","metadata":{"displayName":"k"}}]}`)
+	}))
+	t.Cleanup(server.Close)
+	kind, closeIdle := google.Kind(google.Config{APIKey: config.NewSecret("k"), BaseURL: server.URL})
+	t.Cleanup(func() { _ = closeIdle() })
+	p, err := kind.Open(provider.Spec{Model: "gemini-2.5-flash", Account: provider.DefaultAccount})
+	require.NoError(t, err)
+	id, err := p.Capabilities().Batch.API.Find(t.Context(), provider.BatchIntent{Key: "k", Requests: 1, Time: time.Now()})
+	require.NoError(t, err)
+	assert.Equal(t, "batches/2", id)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -119,7 +120,8 @@ func (b *batches) Find(ctx context.Context, i provider.BatchIntent) (string, err
 	return found.GetBatchId(), nil
 }
 
-// Submit implements [provider.BatchAPI].
+// Submit implements [provider.BatchAPI]. A batch of which xAI refuses a part is cancelled, since nobody waits for the
+// rest.
 func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
 	batch, err := b.named(ctx, i)
 	if err != nil {
@@ -133,9 +135,21 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 	} else if batch, err = b.client.CreateBatch(ctx, &xai.CreateBatchRequest{Name: i.Key}); err != nil {
 		return "", b.failure(ctx, err)
 	}
-	added := &xai.AddBatchRequestsRequest{BatchId: batch.GetBatchId()}
+	lacks := slices.DeleteFunc(slices.Clone(lines), func(line provider.BatchLine) bool { return has[line.ID] })
+	if err := b.add(ctx, batch.GetBatchId(), lacks); err != nil {
+		if failure, ok := provider.As(err); ok && failure.Class == provider.Final {
+			_ = b.Cancel(ctx, batch.GetBatchId()) // The refusal is what counts.
+		}
+		return "", err
+	}
+	return batch.GetBatchId(), nil
+}
+
+// add adds requests to a batch.
+func (b *batches) add(ctx context.Context, id string, lines []provider.BatchLine) error {
+	added := &xai.AddBatchRequestsRequest{BatchId: id}
 	size := 0
-	add := func() error {
+	send := func() error {
 		if len(added.GetBatchRequests()) == 0 {
 			return nil
 		}
@@ -146,20 +160,17 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 		return nil
 	}
 	for _, line := range lines {
-		if has[line.ID] {
-			continue
-		}
 		body, err := line.Body(ctx)
 		if err != nil {
-			return "", err
+			return err
 		}
 		request := &xai.GetCompletionsRequest{}
 		if err := readJSON.Unmarshal(body, request); err != nil {
-			return "", fmt.Errorf("%s: a stored request cannot be read: %w", Name, err)
+			return fmt.Errorf("%s: a stored request cannot be read: %w", Name, err)
 		}
 		if size > 0 && size+len(body) > addBytes {
-			if err := add(); err != nil {
-				return "", err
+			if err := send(); err != nil {
+				return err
 			}
 		}
 		size += len(body)
@@ -167,7 +178,7 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 			BatchRequestId: &line.ID, Request: &xai.BatchRequest_CompletionRequest{CompletionRequest: request},
 		})
 	}
-	return batch.GetBatchId(), add()
+	return send()
 }
 
 // requests returns the ids of the requests that a batch has.

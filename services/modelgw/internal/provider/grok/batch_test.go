@@ -54,6 +54,22 @@ func TestABatchThatLacksRequestsIsCompleted(t *testing.T) {
 	assert.Equal(t, made, id)
 }
 
+// Requests that were added before one is refused have no caller any more, and are not to be paid for.
+func TestABatchThatIsRefusedInPartIsCancelled(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.XAIBatches(t)
+	api := opened(t, "grok-4", url).Capabilities().Batch.API
+	lines := []provider.BatchLine{providertest.BatchLine("k-1", `{"model":"m"}`), providertest.BatchLine("k-2", `{"model":"m"}`)}
+	intent := provider.BatchIntent{Key: "k", Requests: 2, Time: time.Now()}
+	_, err := api.Submit(t.Context(), intent, lines[:1])
+	require.NoError(t, err)
+	vendor.Do(func(v *providertest.BatchVendor) { v.Refuse = "a request is too long" })
+	_, err = api.Submit(t.Context(), intent, lines)
+	assert.ErrorContains(t, err, "a request is too long")
+	require.Len(t, vendor.Batches(), 1)
+	assert.True(t, vendor.Batches()[0].Cancelled)
+}
+
 // carrier answers every request with one answer.
 type carrier struct {
 	status int

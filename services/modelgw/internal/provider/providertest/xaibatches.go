@@ -47,6 +47,9 @@ func (s *xaiBatches) CreateBatch(_ context.Context, r *xai.CreateBatchRequest) (
 func (s *xaiBatches) AddBatchRequests(_ context.Context, r *xai.AddBatchRequestsRequest) (*emptypb.Empty, error) {
 	s.v.mu.Lock()
 	defer s.v.mu.Unlock()
+	if s.v.Refuse != "" {
+		return nil, status.Error(codes.InvalidArgument, s.v.Refuse)
+	}
 	b := s.v.find(r.GetBatchId())
 	for _, request := range r.GetBatchRequests() {
 		if slices.Contains(b.IDs, request.GetBatchRequestId()) {
