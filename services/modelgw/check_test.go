@@ -2,6 +2,7 @@ package modelgw_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -107,6 +108,21 @@ func TestAKeyIsCheckedAtItsOwnAddress(t *testing.T) {
 		assert.Equal(t, want, steps(answer.GetChecks()[i])["address"], "%v", answer.GetChecks()[i])
 	}
 	assert.Equal(t, "http://127.0.0.1:1", answer.GetChecks()[1].GetBaseUrl())
+}
+
+// A vendor behind a proxy cannot be connected to; its list proves it all the same.
+func TestAVendorBehindAProxyIsChecked(t *testing.T) {
+	proxy := vendorWith(t, lists)
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("NO_PROXY", "")
+	g := start(t, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("k"), "http://vendor.example/v1"
+	})
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: "openai/gpt-4o"})
+	require.NoError(t, err)
+	check := answer.GetChecks()[0]
+	assert.Equal(t, map[string]string{"key": "PROVEN", "address": "UNPROVEN", "list": "PROVEN", "model": "PROVEN"}, steps(check))
+	assert.Contains(t, check.GetSteps()[1].GetDetail(), "through the proxy "+strings.TrimPrefix(proxy.URL, "http://"))
 }
 
 func TestACheckSaysThatAListIsNotThereNow(t *testing.T) {

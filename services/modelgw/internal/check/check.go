@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
+
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -221,6 +223,13 @@ func (c *credential) reach(ctx context.Context, address string, secured bool) bo
 	if err != nil || u.Hostname() == "" {
 		c.add(stepAddress, failed, "%s is no address", provider.ShownURL(address))
 		return false
+	}
+	if proxy, err := httpproxy.FromEnvironment().ProxyFunc()(u); err != nil {
+		c.add(stepAddress, failed, "the proxy of the environment is no address")
+		return false
+	} else if proxy != nil {
+		c.add(stepAddress, unproven, "%s is reached through the proxy %s", u.Host, proxy.Host)
+		return true
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	host := net.JoinHostPort(u.Hostname(), port)

@@ -82,7 +82,6 @@ func (c *connections) options(server endpoint, key config.Secret) []grpc.DialOpt
 		// The gateway retries, and knows when; the server's own configuration of clients would say otherwise.
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithNoProxy(),
 		grpc.WithMaxHeaderListSize(headerBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: dialTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
