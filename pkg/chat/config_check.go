@@ -3,6 +3,7 @@ package chat
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -16,8 +17,17 @@ var (
 	notNegative = []protoreflect.Name{"max_retries"}
 )
 
+// optionWords are the values of options that are one of some words.
+var optionWords = map[string][]string{
+	"verbosity":         {"low", "medium", "high"},
+	"effort":            {"low", "medium", "high", "xhigh", "max"},
+	"reasoning_effort":  {"none", "minimal", "low", "medium", "high", "xhigh", "max"},
+	"reasoning_mode":    {"standard", "pro"},
+	"reasoning_summary": {"none", "concise", "detailed", "auto"},
+}
+
 // CheckConfig fails with INVALID_REQUEST, for the field `config.OPTION`, if a number of a configuration is NaN,
-// infinite, or too low to be meaningful.
+// infinite, or too low to be meaningful, or if a word is none of the option's. An empty word counts as unset.
 func CheckConfig(c *modelv1.GenerateConfig) error {
 	fields := c.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -34,6 +44,9 @@ func CheckConfig(c *modelv1.GenerateConfig) error {
 			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must be above 0; leave it out for the default", n)
 		case slices.Contains(notNegative, field.Name()) && n < 0:
 			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must not be negative", n)
+		}
+		if words := optionWords[string(field.Name())]; words != nil && value.String() != "" && !slices.Contains(words, value.String()) {
+			return rpcerr.InvalidField("config."+string(field.Name()), "%q is none of %s", value.String(), strings.Join(words, ", "))
 		}
 	}
 	return nil

@@ -11,6 +11,27 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
+// A word that no option has would have each provider do something of its own: switch thinking off, or raise it.
+func TestWordsThatMeanNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for fault, c := range map[string]*modelv1.GenerateConfig{
+		`config.reasoning_effort: "hard" is none of none, minimal, low, medium, high, xhigh, max`: {ReasoningEffort: new("hard")},
+		`config.reasoning_effort: "HIGH" is none of`:                                              {ReasoningEffort: new("HIGH")},
+		`config.effort: "none" is none of low, medium, high, xhigh, max`:                          {Effort: new("none")},
+		`config.verbosity: "max" is none of low, medium, high`:                                    {Verbosity: new("max")},
+		`config.reasoning_mode: "fast" is none of standard, pro`:                                  {ReasoningMode: new("fast")},
+		`config.reasoning_summary: "long" is none of none, concise, detailed, auto`:               {ReasoningSummary: new("long")},
+	} {
+		require.ErrorContains(t, chat.CheckConfig(c), fault)
+	}
+	for _, c := range []*modelv1.GenerateConfig{
+		{ReasoningEffort: new("none"), Effort: new("max"), Verbosity: new("low"), ReasoningMode: new("pro"), ReasoningSummary: new("none")},
+		{ReasoningEffort: new(""), SystemMessage: new("any words")},
+	} {
+		assert.NoError(t, chat.CheckConfig(c), "%v", c)
+	}
+}
+
 func TestNumbersThatMeanNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	nan, zero := math.NaN(), new(int32(0))
