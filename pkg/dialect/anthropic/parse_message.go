@@ -191,7 +191,8 @@ func userParts(blocks []wireBlock, place, but string) ([]*contentv1.Content, err
 	return parts, err
 }
 
-// userParts reads a block of a user. A document that consists of blocks becomes those blocks.
+// userParts reads a block of a user. A document that consists of blocks becomes those blocks, and a reference to an
+// offered tool, which is what a search among a client's tools finds, becomes a text.
 func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	switch {
 	case b.Type == "text":
@@ -205,6 +206,8 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	case b.Type == "image", b.Type == "document":
 		part, err := b.mediaPart()
 		return []*contentv1.Content{part}, err
+	case b.Type == "tool_reference":
+		return []*contentv1.Content{chat.TextPart("Tool found: " + b.ToolName)}, nil
 	case b.Type == "":
 		return nil, dialect.Required("type")
 	default:

@@ -305,3 +305,13 @@ func TestToolsThatTheClientRunsAreFunctions(t *testing.T) {
 		assert.ErrorContains(t, err, fault, tool)
 	}
 }
+
+// Clients with many tools search among them themselves: what they found refers to tools that the next request offers.
+func TestAReferenceToAToolIsAText(t *testing.T) {
+	t.Parallel()
+	r, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},
+		{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"ToolSearch","input":{}}]},
+		{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"tool_reference","tool_name":"read_file"},{"type":"tool_reference","tool_name":"grep"}]}]}]}`))
+	require.NoError(t, err)
+	assert.Equal(t, "Tool found: read_file\nTool found: grep", chat.Text(r.Messages[2]))
+}
