@@ -1,10 +1,14 @@
 package chat
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"net/textproto"
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -27,7 +31,8 @@ var optionWords = map[string][]string{
 }
 
 // CheckConfig fails with INVALID_REQUEST, for the field `config.OPTION`, if a number of a configuration is NaN,
-// infinite, or too low to be meaningful, or if a word is none of the option's. An empty word counts as unset.
+// infinite, or too low to be meaningful, if a word is none of the option's, or if a header cannot be sent. An empty word
+// counts as unset.
 func CheckConfig(c *modelv1.GenerateConfig) error {
 	fields := c.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -47,6 +52,25 @@ func CheckConfig(c *modelv1.GenerateConfig) error {
 		}
 		if words := optionWords[string(field.Name())]; words != nil && value.String() != "" && !slices.Contains(words, value.String()) {
 			return rpcerr.InvalidField("config."+string(field.Name()), "%q is none of %s", value.String(), strings.Join(words, ", "))
+		}
+	}
+	return checkHeaders(c.GetExtraHeaders().GetValues())
+}
+
+// ownHeaders are the headers that the connection to a provider decides.
+var ownHeaders = []string{"Accept-Encoding", "Content-Length", "Host", "Trailer", "Transfer-Encoding"}
+
+// checkHeaders fails for a header that no request can have, or that would be replaced.
+func checkHeaders(headers map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		field := fmt.Sprintf("config.extra_headers.values[%q]", name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			return rpcerr.InvalidField(field, "is no name of a header")
+		case !httpguts.ValidHeaderFieldValue(headers[name]):
+			return rpcerr.InvalidField(field, "has a value with a control character")
+		case slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(name)):
+			return rpcerr.InvalidField(field, "is the connection's own")
 		}
 	}
 	return nil

@@ -32,6 +32,29 @@ func TestWordsThatMeanNothingAreRefused(t *testing.T) {
 	}
 }
 
+// A header that cannot be sent would fail each attempt, and one that the connection sets itself would be dropped.
+func TestHeadersThatCannotBeSentAreRefused(t *testing.T) {
+	t.Parallel()
+	for header, fault := range map[[2]string]string{
+		{"X-Own", "a\nb"}:             `config.extra_headers.values["X-Own"]: has a value with a control character`,
+		{"X Own", "a"}:                `config.extra_headers.values["X Own"]: is no name of a header`,
+		{"", "a"}:                     `config.extra_headers.values[""]: is no name of a header`,
+		{"host", "a.example"}:         `config.extra_headers.values["host"]: is the connection's own`,
+		{"Content-Length", "5"}:       "is the connection's own",
+		{"Transfer-Encoding", "x"}:    "is the connection's own",
+		{"accept-encoding", "gzip"}:   "is the connection's own",
+		{"X-Own", "tab\tand words é"}: "",
+		{"anthropic_beta", ""}:        "",
+	} {
+		err := chat.CheckConfig(&modelv1.GenerateConfig{ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{header[0]: header[1]}}})
+		if fault == "" {
+			assert.NoError(t, err, "%q", header)
+		} else {
+			assert.ErrorContains(t, err, fault)
+		}
+	}
+}
+
 func TestNumbersThatMeanNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	nan, zero := math.NaN(), new(int32(0))
