@@ -49,6 +49,8 @@ func CheckConfig(c *modelv1.GenerateConfig) error {
 			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must be above 0; leave it out for the default", n)
 		case slices.Contains(notNegative, field.Name()) && n < 0:
 			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must not be negative", n)
+		case field.Name() == "prompt_logprobs" && (n < 1 || n > mostPromptLogprobs):
+			return rpcerr.InvalidField("config.prompt_logprobs", "is %v, must be from 1 to %d", n, mostPromptLogprobs)
 		}
 		if words := optionWords[string(field.Name())]; words != nil && value.String() != "" && !slices.Contains(words, value.String()) {
 			return rpcerr.InvalidField("config."+string(field.Name()), "%q is none of %s", value.String(), strings.Join(words, ", "))
@@ -56,6 +58,9 @@ func CheckConfig(c *modelv1.GenerateConfig) error {
 	}
 	return checkHeaders(c.GetExtraHeaders().GetValues())
 }
+
+// mostPromptLogprobs bounds prompt_logprobs, which is at least 1.
+const mostPromptLogprobs = 20
 
 // ownHeaders are the headers that the connection to a provider decides.
 var ownHeaders = []string{"Accept-Encoding", "Content-Length", "Host", "Trailer", "Transfer-Encoding"}

@@ -73,6 +73,8 @@ func TestNumbersThatMeanNothingAreRefused(t *testing.T) {
 		"config.num_choices: is 0, must be above 0":            {NumChoices: zero},
 		"config.best_of: is 0, must be above 0":                {BestOf: zero},
 		"config.max_retries: is -1, must not be negative":      {MaxRetries: new(int32(-1))},
+		"config.prompt_logprobs: is 21, must be from 1 to 20":  {PromptLogprobs: new(int32(21))},
+		"config.prompt_logprobs: is 0, must be from 1 to 20":   {PromptLogprobs: zero},
 	} {
 		require.ErrorContains(t, chat.CheckConfig(c), fault)
 	}
