@@ -523,6 +523,11 @@ func TestWhatAProviderWouldIgnoreIsRefused(t *testing.T) {
 		message, _, _ = failure(t, g.post(t, path, `{"model":"openai/gpt-5",`+user+`,`+body+`}`))
 		assert.Regexp(t, `^(stop|stop_sequences): is not supported by openai/gpt-5`, message, "the member has the client's name")
 	}
+	g = serveMessages(t, v)
+	answer = g.post(t, "/v1beta/models/anthropic/claude-sonnet-4-5:generateContent",
+		`{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"responseModalities":["TEXT","IMAGE"]}}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, read(t, answer), "responseModalities: is not supported by anthropic/claude-sonnet-4-5", "a picture is part of an answer")
 	g = serveWeb(t, v)
 	answer = g.post(t, chatPath, `{"model":"openai/gpt-4o","n":2,`+user+`}`)
 	assert.Equal(t, http.StatusOK, answer.StatusCode)
