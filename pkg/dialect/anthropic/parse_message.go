@@ -90,11 +90,15 @@ func (c *conversation) message(m *wireMessage) error {
 		c.add(message)
 		return nil
 	case roleUser:
-		if isText {
+		switch {
+		case isText:
 			c.add(chat.User(blocks[0].Text))
 			return nil
+		case len(blocks) == 0: // The vendor refuses it too, and without this turn the conversation is another one.
+			return dialect.Invalid("content", "must not be empty")
+		default:
+			return c.user(blocks)
 		}
-		return c.user(blocks)
 	default:
 		return dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
 	}

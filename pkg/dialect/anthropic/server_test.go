@@ -94,6 +94,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		ask(`"messages":[],"stream":[]`):                                                                           "stream: must not be an array",
 		ask(`"messages":[{"role":{},"content":"x"}]`):                                                              "messages.role: must not be an object",
 		user(`null`):                          "messages.0.content: is required",
+		user(`[]`):                            "messages.0.content: must not be empty",
 		ask(`"messages":[{"role":"user"}]`):   "messages.0.content: is required",
 		user(`[{"type":"text","text":true}]`): "messages.0.content.text: must not be a boolean",
 		user(`[{"type":"image","source":{"type":"url","url":"ftp://x.example/a.png"}}]`): "messages.0.content.0.source.url: is neither data:",
