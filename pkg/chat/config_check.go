@@ -31,8 +31,8 @@ var optionWords = map[string][]string{
 }
 
 // CheckConfig fails with INVALID_REQUEST, for the field `config.OPTION`, if a number of a configuration is NaN,
-// infinite, or too low to be meaningful, if a word is none of the option's, or if a header cannot be sent. An empty word
-// counts as unset.
+// infinite, or too low to be meaningful, if a word is none of the option's, or if a header cannot be sent. An empty
+// word counts as unset.
 func CheckConfig(c *modelv1.GenerateConfig) error {
 	fields := c.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {

@@ -384,8 +384,8 @@ func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 	}
 }
 
-// The choice among tools is where the API has the wish for one call at a time: while a model thinks within a budget, that
-// wish alone is sent.
+// The choice among tools is where the API has the wish for one call at a time: while a model thinks within a budget,
+// that wish alone is sent.
 func TestOneCallAtATimeIsAskedForBesideABudget(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
