@@ -51,13 +51,12 @@ var options = []option{
 	}},
 	listOption("fallback_models", func(c *modelv1.GenerateConfig) **modelv1.StringList { return &c.FallbackModels }),
 	boolOption("fail_on_refusal", func(c *modelv1.GenerateConfig) **bool { return &c.FailOnRefusal }),
-	textOption("verbosity", func(c *modelv1.GenerateConfig) **string { return &c.Verbosity }, "low", "medium", "high"),
-	textOption("effort", func(c *modelv1.GenerateConfig) **string { return &c.Effort }, "low", "medium", "high", "xhigh", "max"),
-	textOption("reasoning_effort", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningEffort },
-		"none", "minimal", "low", "medium", "high", "xhigh", "max"),
-	textOption("reasoning_mode", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningMode }, "standard", "pro"),
+	textOption("verbosity", func(c *modelv1.GenerateConfig) **string { return &c.Verbosity }),
+	textOption("effort", func(c *modelv1.GenerateConfig) **string { return &c.Effort }),
+	textOption("reasoning_effort", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningEffort }),
+	textOption("reasoning_mode", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningMode }),
 	int64Option("reasoning_tokens", func(c *modelv1.GenerateConfig) **int64 { return &c.ReasoningTokens }),
-	textOption("reasoning_summary", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningSummary }, "none", "concise", "detailed", "auto"),
+	textOption("reasoning_summary", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningSummary }),
 	{"reasoning_history", readReasoningHistory, func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 		w.TextUnlessEmpty("reasoning_history", enum.Word(c.GetReasoningHistory()))
 	}},
@@ -154,12 +153,12 @@ func boolOption(name string, at place[*bool]) option {
 }
 
 // textOption is a text; where allowed is given, one of these.
-func textOption(name string, at place[*string], allowed ...string) option {
+func textOption(name string, at place[*string]) option {
 	return option{
 		name,
 		func(o *lenientjson.Object, c *modelv1.GenerateConfig) {
-			if len(allowed) > 0 {
-				*at(c) = o.Enum(name, allowed...)
+			if words := optionWords[name]; words != nil {
+				*at(c) = o.Enum(name, words...)
 			} else {
 				*at(c) = o.String(name)
 			}

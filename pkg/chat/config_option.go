@@ -41,8 +41,8 @@ func writeLogitBias(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 
 func readPromptLogprobs(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	c.PromptLogprobs = o.Int32("prompt_logprobs")
-	if n := c.PromptLogprobs; n != nil && (*n < 1 || *n > 20) {
-		o.Fail("prompt_logprobs", "must be from 1 to 20")
+	if n := c.PromptLogprobs; n != nil && (*n < 1 || *n > mostPromptLogprobs) {
+		o.Fail("prompt_logprobs", "must be from 1 to %d", mostPromptLogprobs)
 	}
 }
 

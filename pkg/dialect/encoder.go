@@ -67,6 +67,13 @@ func (e *Encoder) CheckTool(tool *toolv1.ToolInfo) {
 	}
 }
 
+// CheckSchema refuses a schema of answers, which passes through unchanged, that is no JSON object. An empty one is.
+func (e *Encoder) CheckSchema(schema *modelv1.ResponseSchema) {
+	if document := schema.GetJsonSchema(); document != "" && !jsonread.IsObject(document) {
+		e.Refuse("config.response_schema.json_schema", "a schema of answers that is no JSON object")
+	}
+}
+
 // Written returns the body, or the error of what was refused.
 func (e *Encoder) Written() ([]byte, error) {
 	if e.refused != nil {

@@ -44,7 +44,10 @@ func TestABaseURLThatLeadsBackIsRefused(t *testing.T) {
 
 func TestABaseURLNamesAHost(t *testing.T) {
 	t.Parallel()
-	for _, base := range []string{"notaurl", "api.example.com/v1", "api.example.com:8000", "ftp://api.example.com", "https:///v1", "http://ada:pass-word@[::1", "//x:pass-word@api.example.com"} {
+	for _, base := range []string{
+		"notaurl", "api.example.com/v1", "api.example.com:8000", "ftp://api.example.com", "https:///v1", "http://ada:pass-word@[::1",
+		"//x:pass-word@api.example.com", "https://api.example.com/v1?key=pass-word", "https://api.example.com/v1#part",
+	} {
 		var c modelgw.Config
 		c.SetDefaults()
 		c.OpenAI.BaseURL = base

@@ -516,8 +516,72 @@ func TestWhatAProviderWouldIgnoreIsRefused(t *testing.T) {
 	answer = g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,"top_k":3,`+user+`}`)
 	message, kind, _ := failure(t, answer)
 	assert.Equal(t, [2]string{"invalid_request_error", "top_k: is not supported by openai/gpt-4o; leave it out"}, [2]string{kind, message})
+	g = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.ResponsesAPI = new(true) })
+	for path, body := range map[string]string{
+		chatPath: `"stop":["x"]`, messagesPath: `"max_tokens":5,"stop_sequences":["x"]`,
+	} {
+		message, _, _ = failure(t, g.post(t, path, `{"model":"openai/gpt-5",`+user+`,`+body+`}`))
+		assert.Regexp(t, `^(stop|stop_sequences): is not supported by openai/gpt-5`, message, "the member has the client's name")
+	}
+	g = serveMessages(t, v)
+	answer = g.post(t, "/v1beta/models/anthropic/claude-sonnet-4-5:generateContent",
+		`{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"responseModalities":["TEXT","IMAGE"]}}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, read(t, answer), "responseModalities: is not supported by anthropic/claude-sonnet-4-5", "a picture is part of an answer")
+	g = serveWeb(t, v)
 	answer = g.post(t, chatPath, `{"model":"openai/gpt-4o","n":2,`+user+`}`)
 	assert.Equal(t, http.StatusOK, answer.StatusCode)
+}
+
+// A word that is no effort would be another one at each vendor.
+func TestAnEffortThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveMessages(t, v)
+	answer := g.post(t, chatPath, `{"model":"anthropic/claude-sonnet-4-5","reasoning_effort":"hard",`+user+`}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	message, _, code := failure(t, answer)
+	assert.Equal(t, "invalid_value", code)
+	assert.Equal(t, `reasoning_effort: "hard" is none of none, minimal, low, medium, high, xhigh, max`, message)
+	answer = g.post(t, "/v1/responses", `{"model":"anthropic/claude-sonnet-4-5","input":"q","reasoning":{"effort":"hard"}}`)
+	message, _, _ = failure(t, answer)
+	assert.Contains(t, message, `reasoning.effort: "hard" is none of`)
+	assert.Empty(t, v.body)
+}
+
+// How long a model thinks is a wish: a model that takes it only as a number of tokens below the bound of its answer
+// gets such a number, or none.
+func TestThinkingFitsTheBoundOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"msg_1","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`))
+	g := serveMessages(t, v)
+	const sonnet, opus = "anthropic/claude-sonnet-4-5", "anthropic/claude-opus-4-8"
+	chatBody := func(rest string) string { return `{"model":"` + sonnet + `",` + user + `,` + rest + `}` }
+	gemini := func(rest string) string {
+		return `{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{` + rest + `}}`
+	}
+	for _, tt := range []struct{ path, body, thinking string }{
+		{chatPath, chatBody(`"reasoning_effort":"high","max_tokens":30000`), `{"type":"enabled","budget_tokens":16000,"display":"summarized"}`},
+		{chatPath, chatBody(`"reasoning_effort":"high"`), `{"type":"enabled","budget_tokens":16000,"display":"summarized"}`},
+		{chatPath, chatBody(`"reasoning_effort":"high","max_tokens":4096`), `{"type":"enabled","budget_tokens":2048,"display":"summarized"}`},
+		{chatPath, chatBody(`"reasoning_effort":"high","max_tokens":2000`), ``},
+		{chatPath, chatBody(`"reasoning_effort":"none","max_tokens":2000`), ``},
+		{"/v1beta/models/" + sonnet + ":generateContent", gemini(`"maxOutputTokens":4096,"thinkingConfig":{"thinkingBudget":8192}`), `{"type":"enabled","budget_tokens":2048,"display":"summarized"}`},
+		{"/v1beta/models/" + sonnet + ":generateContent", gemini(`"thinkingConfig":{"thinkingBudget":8192}`), `{"type":"enabled","budget_tokens":8192,"display":"summarized"}`},
+		{"/v1beta/models/" + sonnet + ":generateContent", gemini(`"thinkingConfig":{"thinkingBudget":0}`), ``},
+		{"/v1beta/models/" + opus + ":generateContent", gemini(`"thinkingConfig":{"thinkingBudget":8192}`), ``},
+		{"/v1beta/models/" + opus + ":generateContent", gemini(`"thinkingConfig":{"thinkingBudget":0}`), `{"type":"disabled"}`},
+	} {
+		answer := g.post(t, tt.path, tt.body)
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", tt.body, read(t, answer))
+		var sent struct{ Thinking json.RawMessage }
+		require.NoError(t, json.Unmarshal(<-v.body, &sent))
+		if tt.thinking == "" {
+			assert.Empty(t, string(sent.Thinking), tt.body)
+		} else {
+			assert.JSONEq(t, tt.thinking, string(sent.Thinking), tt.body)
+		}
+	}
 }
 
 // Whatever a provider calls it, an answer names the model as the client did, streamed or not.

@@ -191,8 +191,12 @@ func (c *Config) Validate() error {
 	faults = append(faults, c.accountFaults()...)
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
-		if u, err := url.Parse(bases[name]); bases[name] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		switch u, err := url.Parse(bases[name]); {
+		case bases[name] == "":
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 			faults = append(faults, fmt.Errorf("%s: %q is no address; write http://host or https://host, with the path of the API", name, provider.ShownURL(bases[name])))
+		case strings.ContainsAny(bases[name], "?#"): // The rest of a path would become part of it.
+			faults = append(faults, fmt.Errorf("%s: %q has a query or a fragment; write the address with the path of the API alone", name, provider.ShownURL(bases[name])))
 		}
 	}
 	for _, scope := range slices.Sorted(maps.Keys(c.Budgets)) {

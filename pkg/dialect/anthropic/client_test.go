@@ -273,6 +273,17 @@ func TestASchemaOfAnswersIsClosedAndHasNoBounds(t *testing.T) {
 		`"s":{"type":"array","items":{"type":"string","additionalProperties":false},"additionalProperties":false}},"additionalProperties":false}`)
 }
 
+// A schema that refers to others has its members there.
+func TestAReferenceToASchemaIsNotClosed(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"object","properties":{"at":{"$ref":"#/$defs/place"},"or":{"anyOf":[{"$ref":"#/$defs/place"},{"type":"null"}]}},` +
+		`"$defs":{"place":{"type":"object","properties":{"x":{"$ref":"#/$defs/place"}}}}}`
+	body, err := anthropic.Codec{}.AppendRequest(nil, &dialect.Request{Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{Name: "a", JsonSchema: schema}}})
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `"properties":{"at":{"$ref":"#/$defs/place"},"or":{"anyOf":[{"$ref":"#/$defs/place"},{"type":"null","additionalProperties":false}]}},`+
+		`"$defs":{"place":{"type":"object","properties":{"x":{"$ref":"#/$defs/place"}},"additionalProperties":false}},"additionalProperties":false}`)
+}
+
 func TestWhereSystemMessagesGo(t *testing.T) {
 	t.Parallel()
 	asks := chat.Assistant("", call("t", "f", "{}"))

@@ -23,5 +23,11 @@ var (
 
 // Format implements dialect.Codec.
 func (Codec) Format() dialect.Format {
-	return dialect.Format{Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"}}
+	return dialect.Format{
+		Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"},
+		Options: map[string]string{
+			"effort": "output_config.effort", "parallel_tool_calls": "tool_choice.disable_parallel_tool_use", "reasoning_tokens": "thinking.budget_tokens",
+			"response_schema": "output_config.format", "stop_seqs": "stop_sequences",
+		},
+	}
 }

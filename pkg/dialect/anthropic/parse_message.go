@@ -90,11 +90,15 @@ func (c *conversation) message(m *wireMessage) error {
 		c.add(message)
 		return nil
 	case roleUser:
-		if isText {
+		switch {
+		case isText:
 			c.add(chat.User(blocks[0].Text))
 			return nil
+		case len(blocks) == 0: // The vendor refuses it too, and without this turn the conversation is another one.
+			return dialect.Invalid("content", "must not be empty")
+		default:
+			return c.user(blocks)
 		}
-		return c.user(blocks)
 	default:
 		return dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
 	}
@@ -191,7 +195,8 @@ func userParts(blocks []wireBlock, place, but string) ([]*contentv1.Content, err
 	return parts, err
 }
 
-// userParts reads a block of a user. A document that consists of blocks becomes those blocks.
+// userParts reads a block of a user. A document that consists of blocks becomes those blocks, and a reference to an
+// offered tool, which is what a search among a client's tools finds, becomes a text.
 func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	switch {
 	case b.Type == "text":
@@ -205,6 +210,8 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	case b.Type == "image", b.Type == "document":
 		part, err := b.mediaPart()
 		return []*contentv1.Content{part}, err
+	case b.Type == "tool_reference":
+		return []*contentv1.Content{chat.TextPart("Tool found: " + b.ToolName)}, nil
 	case b.Type == "":
 		return nil, dialect.Required("type")
 	default:

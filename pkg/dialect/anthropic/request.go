@@ -3,6 +3,7 @@ package anthropic
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -229,7 +230,18 @@ func ChoiceObject(choice *toolv1.ToolChoice) *orderedjson.Object {
 func closed(schema string) string {
 	return dialect.EditSchema(schema, func(object *orderedjson.Object) bool {
 		dialect.DropBounds(object)
-		object.Set("additionalProperties", false)
+		if !refers(object) {
+			object.Set("additionalProperties", false)
+		}
 		return true
+	})
+}
+
+// refers reports whether a schema leaves its members to others: closed itself, it would allow no object.
+func refers(schema *orderedjson.Object) bool {
+	_, members := schema.Get("properties")
+	return !members && slices.ContainsFunc([]string{"$ref", "anyOf", "allOf", "oneOf"}, func(keyword string) bool {
+		_, there := schema.Get(keyword)
+		return there
 	})
 }

@@ -94,6 +94,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		ask(`"messages":[],"stream":[]`):                                                                           "stream: must not be an array",
 		ask(`"messages":[{"role":{},"content":"x"}]`):                                                              "messages.role: must not be an object",
 		user(`null`):                          "messages.0.content: is required",
+		user(`[]`):                            "messages.0.content: must not be empty",
 		ask(`"messages":[{"role":"user"}]`):   "messages.0.content: is required",
 		user(`[{"type":"text","text":true}]`): "messages.0.content.text: must not be a boolean",
 		user(`[{"type":"image","source":{"type":"url","url":"ftp://x.example/a.png"}}]`): "messages.0.content.0.source.url: is neither data:",
@@ -304,4 +305,14 @@ func TestToolsThatTheClientRunsAreFunctions(t *testing.T) {
 		_, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[` + tool + `]}`))
 		assert.ErrorContains(t, err, fault, tool)
 	}
+}
+
+// Clients with many tools search among them themselves: what they found refers to tools that the next request offers.
+func TestAReferenceToAToolIsAText(t *testing.T) {
+	t.Parallel()
+	r, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},
+		{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"ToolSearch","input":{}}]},
+		{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"tool_reference","tool_name":"read_file"},{"type":"tool_reference","tool_name":"grep"}]}]}]}`))
+	require.NoError(t, err)
+	assert.Equal(t, "Tool found: read_file\nTool found: grep", chat.Text(r.Messages[2]))
 }

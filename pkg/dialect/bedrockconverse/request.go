@@ -176,6 +176,7 @@ const schemaFormat = "json_schema"
 
 // output writes the form of the answer. The schema is a text.
 func (e *encoder) output(schema *modelv1.ResponseSchema) {
+	e.CheckSchema(schema)
 	e.Body.BeginObjectMember("textFormat")
 	e.Body.TextMember("type", schemaFormat)
 	e.Body.BeginObjectMember("structure")

@@ -6,6 +6,7 @@ package dialecttest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,6 +130,20 @@ func named(t *testing.T, h Harness) {
 	options := (&modelv1.GenerateConfig{}).ProtoReflect().Descriptor().Fields()
 	for name := range f.Options {
 		assert.NotNil(t, options.ByTextName(name), "no option of a configuration: %s", name)
+	}
+	for option, c := range map[string]*modelv1.GenerateConfig{
+		"stop_seqs": {StopSeqs: &modelv1.StringList{Values: []string{"stop here"}}}, "num_choices": {NumChoices: new(int32(7))}, "top_p": {TopP: new(0.25)},
+	} {
+		request := func(c *modelv1.GenerateConfig) string {
+			body, err := h.Codec.AppendRequest(nil, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: c})
+			require.NoError(t, err)
+			return string(body)
+		}
+		path := cmp.Or(f.Options[option], option)
+		member := `"` + path[strings.LastIndex(path, ".")+1:] + `":`
+		if body := request(c); body != request(&modelv1.GenerateConfig{}) {
+			assert.Contains(t, body, member, "%s has another name", option)
+		}
 	}
 }
 

@@ -143,14 +143,24 @@ func unconfigured(t *testing.T, h Harness) {
 }
 
 func unsupported(t *testing.T, h Harness) {
+	refused := func(r *dialect.Request, field, why string) {
+		r.Model = "m"
+		_, err := h.Codec.AppendRequest(nil, r)
+		failure, ok := errors.AsType[*dialect.UnsupportedError](err)
+		require.True(t, ok, "%s: %v", why, err)
+		assert.NotEmpty(t, failure.API)
+		assert.NotEmpty(t, failure.What)
+		assert.Equal(t, field, failure.Field)
+	}
 	m := chat.User("")
 	m.Content = chat.ListContent(chat.TextPart("x"), &contentv1.Content{})
-	_, err := h.Codec.AppendRequest(nil, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m}})
-	failure, ok := errors.AsType[*dialect.UnsupportedError](err)
-	require.True(t, ok, "content of an unknown kind: %v", err)
-	assert.NotEmpty(t, failure.API)
-	assert.NotEmpty(t, failure.What)
-	assert.Equal(t, "messages", failure.Field)
+	refused(&dialect.Request{Messages: []*modelv1.ChatMessage{m}}, "messages", "content of an unknown kind")
+	asked := []*modelv1.ChatMessage{chat.User("q")}
+	for _, schema := range []string{"true", "[]", `{"type":`, "schema", `{}},"model":"another","more":{"a":{}`} {
+		refused(&dialect.Request{Messages: asked, Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: schema}}}, "tools", schema)
+		body := &dialect.Request{Messages: asked, Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: schema}}}
+		refused(body, "config.response_schema.json_schema", schema)
+	}
 }
 
 // extended adds a member that no version knows to a JSON object.

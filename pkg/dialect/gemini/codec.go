@@ -32,6 +32,7 @@ func (Codec) Format() dialect.Format {
 		Options: map[string]string{
 			"max_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK", "stop_seqs": "stopSequences", "num_choices": "candidateCount",
 			"frequency_penalty": "frequencyPenalty", "presence_penalty": "presencePenalty", "logprobs": "responseLogprobs", "top_logprobs": "logprobs",
+			"reasoning_effort": "thinkingConfig.thinkingLevel", "reasoning_tokens": "thinkingConfig.thinkingBudget", "response_schema": "responseSchema", "modalities": "responseModalities",
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -221,9 +220,7 @@ func (e *encoder) options() {
 	e.OptBool("responseLogprobs", c.Logprobs)
 	dialect.OptInt(&e.MemberWriter, "logprobs", c.TopLogprobs)
 	if schema := c.GetResponseSchema(); schema != nil {
-		if document := schema.GetJsonSchema(); document != "" && !jsonread.IsObject(document) {
-			e.Refuse("config.response_schema.json_schema", "a schema of answers that is no JSON object")
-		}
+		e.CheckSchema(schema)
 		e.Member("responseMimeType", func() { e.Body.Text(typeJSON) })
 		e.Member("responseJsonSchema", func() { e.Body.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
 	}

@@ -37,6 +37,7 @@ func (e *encoder) tools() {
 	}
 	e.Member("tools", func() {
 		for _, tool := range jsonwrite.List(e.Body, e.Tools) {
+			e.CheckTool(tool)
 			openai.WriteFunction(e.Body, tool, nil, nil)
 		}
 	})
@@ -64,6 +65,7 @@ func (e *encoder) options() {
 		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
 	}
 	if c.ResponseSchema != nil {
+		e.CheckSchema(c.GetResponseSchema())
 		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })
 	}
 	e.Member("stream", func() { e.Body.Bool(e.Stream) })

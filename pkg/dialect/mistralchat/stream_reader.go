@@ -103,10 +103,11 @@ func (s *streamReader) add(c *choice) error {
 // noID is what the vendor sends for the id of a call's further pieces.
 const noID = "null"
 
-// Complete implements dialect.StreamReader. Servers may omit the last event, but send the finish reasons of the
+// Complete implements dialect.StreamReader. Servers may omit the last event, but send the finish reasons of all
 // choices.
 func (s *streamReader) Complete() bool {
-	return s.Ended || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+	unfinished := func(c choice) bool { return c.FinishReason == "" }
+	return s.Ended || len(s.whole.Choices) > 0 && !slices.ContainsFunc(s.whole.Choices, unfinished)
 }
 
 // Usage implements dialect.StreamReader.

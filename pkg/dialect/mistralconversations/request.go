@@ -96,6 +96,7 @@ func (e *encoder) offered() []*toolv1.ToolInfo {
 
 func (e *encoder) tools(offered []*toolv1.ToolInfo) {
 	for _, tool := range jsonwrite.List(e.Body, offered) {
+		e.CheckTool(tool)
 		if native := e.Native[tool.GetName()]; native != "" {
 			e.Body.TextObject("type", native)
 		} else {
@@ -118,6 +119,7 @@ func (e *encoder) arguments(tools bool) {
 	dialect.OptInt(&e.MemberWriter, "max_tokens", c.MaxTokens)
 	dialect.OptInt(&e.MemberWriter, "random_seed", c.Seed)
 	if c.ResponseSchema != nil {
+		e.CheckSchema(c.GetResponseSchema())
 		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })
 	}
 	if tools && e.Choice != nil {

@@ -245,3 +245,24 @@ func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
 	assert.Equal(t, "priority", facts.Billing.Mode)
 }
+
+// An answer of several choices is cut off while one of them lacks the reason why it ended, unless the last event came.
+func TestAStreamIsCompleteWhenAllItsChoicesAre(t *testing.T) {
+	t.Parallel()
+	s := openaichat.Codec{}.NewStreamReader()
+	add := func(data string) {
+		_, err := s.Add(dialect.Event{Data: []byte(data)})
+		require.NoError(t, err)
+	}
+	add(`{"id":"x","model":"m","choices":[]}`)
+	assert.False(t, s.Complete())
+	add(`{"choices":[{"index":0,"delta":{"content":"Whole."},"finish_reason":"stop"}]}`)
+	assert.True(t, s.Complete())
+	add(`{"choices":[{"index":1,"delta":{"content":"Half a"},"finish_reason":null}]}`)
+	assert.False(t, s.Complete())
+	add(`{"choices":[{"index":1,"delta":{"content":"n answer."},"finish_reason":"stop"}]}`)
+	assert.True(t, s.Complete())
+	add(`{"choices":[{"index":2,"delta":{"content":"No reason."}}]}`)
+	add(`[DONE]`)
+	assert.True(t, s.Complete())
+}

@@ -28,6 +28,7 @@ var _ dialect.Codec = Codec{}
 // Format implements dialect.Codec.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_completion_tokens", "max_tokens"}, Options: map[string]string{"num_choices": "n"},
+		Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_completion_tokens", "max_tokens"},
+		Options: map[string]string{"num_choices": "n", "response_schema": "response_format", "stop_seqs": "stop"},
 	}
 }

@@ -92,6 +92,7 @@ func (e *encoder) tools() {
 	}
 	e.Member("tools", func() {
 		for i, tool := range jsonwrite.List(e.Body, e.Tools) {
+			e.CheckTool(tool)
 			openai.WriteFunction(e.Body, tool, e.StrictTools, func() { e.ephemeralMark(e.EphemeralMarks && i == len(e.Tools)-1) })
 		}
 	})
@@ -124,6 +125,7 @@ func (e *encoder) options() {
 		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
 	}
 	if c.ResponseSchema != nil {
+		e.CheckSchema(c.GetResponseSchema())
 		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })
 	}
 	if e.Stream {

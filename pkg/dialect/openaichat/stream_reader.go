@@ -75,10 +75,11 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	return s.pieces.Take(), nil
 }
 
-// Complete implements dialect.StreamReader. Some servers omit the last event, but send the finish reasons of the
+// Complete implements dialect.StreamReader. Some servers omit the last event, but send the finish reasons of all
 // choices.
 func (s *streamReader) Complete() bool {
-	return s.Ended || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+	unfinished := func(c choice) bool { return c.FinishReason == "" }
+	return s.Ended || len(s.whole.Choices) > 0 && !slices.ContainsFunc(s.whole.Choices, unfinished)
 }
 
 // Usage implements dialect.StreamReader.

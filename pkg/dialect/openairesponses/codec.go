@@ -34,7 +34,7 @@ func (Codec) Format() dialect.Format {
 	return dialect.Format{
 		Name: Name, Messages: "input", IDPrefix: idPrefix, OutputBounds: []string{"max_output_tokens"},
 		Options: map[string]string{
-			"reasoning_effort": "reasoning.effort", "reasoning_mode": "reasoning.mode", "reasoning_summary": "reasoning.summary",
+			"logprobs": "include", "reasoning_effort": "reasoning.effort", "reasoning_mode": "reasoning.mode", "reasoning_summary": "reasoning.summary",
 			"response_schema": "text.format", "verbosity": "text.verbosity",
 		},
 	}

@@ -91,6 +91,7 @@ func (e *encoder) tools() {
 			e.Body.TextMember("type", "function")
 			e.Body.TextMember("name", tool.GetName())
 			e.Body.TextMember("description", tool.GetDescription())
+			e.CheckTool(tool)
 			e.Body.RawMember("parameters", cmp.Or(tool.GetParametersJson(), "null"))
 			e.Body.BoolMember("strict", false) // The default is true, which few schemas satisfy.
 			e.Body.EndObject()
@@ -165,6 +166,7 @@ func (e *encoder) format(schema *modelv1.ResponseSchema) {
 	if schema == nil {
 		return
 	}
+	e.CheckSchema(schema)
 	e.Body.BeginObjectMember("format")
 	e.Body.TextMember("type", "json_schema")
 	e.Body.TextMember("name", schema.GetName())

@@ -34,6 +34,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
+	fit(a.Config, m)
 	if err := e.inline(ctx, x, m, a); err != nil {
 		return err
 	}

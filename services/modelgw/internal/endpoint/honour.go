@@ -2,9 +2,12 @@ package endpoint
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -12,7 +15,55 @@ import (
 // beside the answer, for which no vendor's format has a place.
 func (f *format) honoured(config *modelv1.GenerateConfig, m *provider.Model) error {
 	for _, option := range provider.OptionsSet(config, provider.CapabilitiesOf(m.Provider, config).Ignored) {
-		return dialect.NotSupported(cmp.Or(f.about.Options[option], option), "is not supported by %s; leave it out", m.FullName())
+		return dialect.NotSupported(f.member(option), "is not supported by %s; leave it out", m.FullName())
 	}
 	return nil
+}
+
+// member is the member of a request that has an option of a configuration.
+func (f *format) member(option string) string { return cmp.Or(f.about.Options[option], option) }
+
+// blamed returns a failure that an option of the configuration causes as one of the client's member; others as they
+// are.
+func (f *format) blamed(err error) error {
+	e, ok := rpcerr.As(err)
+	if !ok || len(e.Fields) == 0 {
+		return err
+	}
+	option, ok := strings.CutPrefix(e.Fields[0].Path, "config.")
+	if !ok || e.Reason != errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
+		return err
+	}
+	return dialect.Invalid(f.member(option), "%s", e.Fields[0].Description)
+}
+
+// leastBudget is the least number of tokens within which models think.
+const leastBudget = 1024
+
+// fit makes how long a model is to think, which is a wish, what a model that thinks within a number of tokens takes:
+// fewer tokens than the bound of its answer, of which they are a part. It is left out where the bound leaves no room,
+// and where the model takes no such number.
+func fit(c *modelv1.GenerateConfig, m *provider.Model) {
+	room := provider.CapabilitiesOf(m.Provider, c).ReasoningHeadroom
+	if room == nil || !room.Budget {
+		return
+	}
+	tokens, effort := c.GetReasoningTokens(), c.GetReasoningEffort()
+	switch {
+	case c.ReasoningTokens != nil && tokens <= 0:
+		c.ReasoningTokens, c.ReasoningEffort = nil, new("none")
+		return
+	case c.ReasoningTokens != nil && m.Provider.Check(&modelv1.GenerateConfig{ReasoningTokens: c.ReasoningTokens}) != nil:
+		c.ReasoningTokens = nil
+		return
+	case c.ReasoningTokens == nil && !room.EffortFirst:
+		tokens = room.Efforts[effort]
+	}
+	if tokens == 0 || c.MaxTokens == nil || tokens < c.GetMaxTokens() {
+		return
+	}
+	c.ReasoningTokens, c.ReasoningEffort = nil, nil
+	if half := c.GetMaxTokens() / 2; half >= leastBudget {
+		c.ReasoningTokens = &half
+	}
 }

@@ -63,7 +63,7 @@ func (x *exchange) refusalOf(err error) *refusal {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
 	}
-	if wrong, ok := errors.AsType[*dialect.RequestError](err); ok {
+	if wrong, ok := errors.AsType[*dialect.RequestError](x.blamed(err)); ok {
 		return &refusal{Failure: wrong.Failure()}
 	}
 	r := refuse(statusOf(err), rpcerr.ToStatusUnder(err, x.id).Message())

@@ -249,11 +249,12 @@ func (m *model) settle() error {
 // https://platform.claude.com/docs/en/api/migration-2026-10-21.
 var ignored = []string{
 	"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity",
+	"modalities",
 }
 
 // dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
 func (m *model) dropped() []string {
-	all := []string{"seed", "best_of", "prompt_logprobs", "reasoning_mode", "reasoning_summary", "modalities"}
+	all := []string{"seed", "best_of", "prompt_logprobs", "reasoning_mode", "reasoning_summary"}
 	if m.site.noFallback || m.generation.refusesFallback() {
 		all = append(all, "fallback_models")
 	}

@@ -384,6 +384,36 @@ func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 	}
 }
 
+// The choice among tools is where the API has the wish for one call at a time: while a model thinks within a budget,
+// that wish alone is sent.
+func TestOneCallAtATimeIsAskedForBesideABudget(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		parallel *bool
+		choice   string
+	}{
+		{new(false), `"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`},
+		{new(true), ""},
+		{nil, ""},
+	} {
+		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "a"})}
+		p, err := open(t, setup).Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}},
+			ToolChoice: chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), Record: provider.RecordAll,
+			Config: &modelv1.GenerateConfig{MaxTokens: new(int64(4096)), ReasoningTokens: new(int64(2048)), ParallelToolCalls: tt.parallel},
+		})
+		require.NoError(t, err)
+		assert.Empty(t, response.Warnings)
+		if tt.choice == "" {
+			assert.NotContains(t, response.Call.GetRequestJson(), "tool_choice")
+		} else {
+			assert.Contains(t, response.Call.GetRequestJson(), tt.choice)
+		}
+	}
+}
+
 // A budget is sent as it is given: the vendor says which ones it takes.
 func TestABudgetOfZeroIsSent(t *testing.T) {
 	t.Parallel()

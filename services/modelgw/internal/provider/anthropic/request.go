@@ -221,8 +221,10 @@ func (m *model) displayed(p *plan) {
 	}
 }
 
-// choose adapts the tool choice to the model: with a thinking budget there is none, and some models cannot be forced.
+// choose adapts the tool choice to the model: with a thinking budget there is none, except that calls one at a time are
+// part of one, and some models cannot be forced.
 func (m *model) choose(p *plan) {
+	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
 	if p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled {
 		none := p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
@@ -230,9 +232,11 @@ func (m *model) choose(p *plan) {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s is sent no choice among the tools while it thinks within a budget; it may call any, or none", m.name))
 		}
 		p.Choice = nil
+		if parallel := p.Config.ParallelToolCalls; parallel != nil && !*parallel {
+			p.Choice = used
+		}
 		return
 	}
-	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
 	set := p.Toolset != "" && p.Choice.GetFunction() == p.Toolset // No tool has the name of a set.
 	if !forced || len(p.Tools) == 0 || !set && !m.generation.RefusesForce() {
 		return

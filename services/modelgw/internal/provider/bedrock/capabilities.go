@@ -8,7 +8,7 @@ import (
 
 // ignored are options that the API or the model does not have.
 func (m *model) ignored() []string {
-	all := []string{"frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity"}
+	all := []string{"frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity", "modalities"}
 	if m.family != anthropicFamily {
 		all = append(all, "response_schema")
 	}
@@ -18,7 +18,7 @@ func (m *model) ignored() []string {
 // dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
 func (m *model) dropped() []string {
 	all := []string{
-		"seed", "best_of", "prompt_logprobs", "parallel_tool_calls", "internal_tools", "fallback_models", "modalities", "extra_headers",
+		"seed", "best_of", "prompt_logprobs", "parallel_tool_calls", "internal_tools", "fallback_models", "extra_headers",
 		"reasoning_mode", "reasoning_summary",
 	}
 	if m.family != anthropicFamily {

@@ -140,7 +140,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 
 // ignored are options that the API or the model does not have.
 func (m *model) ignored() []string {
-	all := []string{"top_k", "logit_bias", "num_choices", "verbosity"}
+	all := []string{"top_k", "logit_bias", "num_choices", "verbosity", "modalities"}
 	if !m.name.takesPenalties() {
 		all = append(all, "stop_seqs", "frequency_penalty", "presence_penalty")
 	}
@@ -151,7 +151,6 @@ func (m *model) ignored() []string {
 func (m *model) dropped() []string {
 	all := []string{
 		"best_of", "prompt_logprobs", "internal_tools", "fallback_models", "cache_prompt", "effort", "reasoning_mode", "reasoning_summary", "reasoning_tokens",
-		"modalities",
 	}
 	if !m.name.takesEffort() {
 		all = append(all, "reasoning_effort")

@@ -19,7 +19,7 @@ var quirks = exchange.Quirks{StopStatuses: []int{http.StatusBadRequest}}
 
 // dropped are options that are not sent, and that shape no more than how an answer is made.
 var dropped = []string{
-	"best_of", "cache_prompt", "effort", "fallback_models", "internal_tools", "modalities", "parallel_tool_calls", "prompt_logprobs", "reasoning_mode",
+	"best_of", "cache_prompt", "effort", "fallback_models", "internal_tools", "parallel_tool_calls", "prompt_logprobs", "reasoning_mode",
 	"reasoning_summary", "reasoning_tokens",
 }
 

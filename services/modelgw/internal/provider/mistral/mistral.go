@@ -262,13 +262,13 @@ type api struct {
 var (
 	conversations = &api{
 		codec: mistralconversations.Codec{}, path: "/conversations",
-		ignored: []string{"logit_bias", "logprobs", "num_choices", "top_k", "top_logprobs", "verbosity"},
+		ignored: []string{"logit_bias", "logprobs", "modalities", "num_choices", "top_k", "top_logprobs", "verbosity"},
 	}
 	// completions would take more options than are sent: inspect_ai sends the same ones, and results stay comparable.
 	completions = &api{
 		codec: mistralchat.Codec{}, path: "/chat/completions",
 		ignored: []string{
-			"frequency_penalty", "logit_bias", "logprobs", "num_choices", "presence_penalty", "stop_seqs", "top_k", "top_logprobs", "verbosity",
+			"frequency_penalty", "logit_bias", "logprobs", "modalities", "num_choices", "presence_penalty", "stop_seqs", "top_k", "top_logprobs", "verbosity",
 		},
 	}
 )

@@ -222,7 +222,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		return m.responses == nil && (slices.Contains(m.service.Sampling, option) || option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
 	})
 	if !m.draws() {
-		caps.Dropped = append(caps.Dropped, "modalities")
+		caps.Ignored = append(caps.Ignored, "modalities")
 	}
 	if m.emulates {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")

@@ -28,9 +28,9 @@ const Path = "/completions"
 
 // Options that the API lacks, as in provider.Capabilities.
 var (
-	Ignored = []string{"logit_bias", "parallel_tool_calls", "reasoning_effort", "response_schema", "top_k", "verbosity"}
+	Ignored = []string{"logit_bias", "modalities", "parallel_tool_calls", "reasoning_effort", "response_schema", "top_k", "verbosity"}
 	Dropped = []string{
-		"best_of", "cache_prompt", "effort", "fallback_models", "internal_tools", "modalities", "reasoning_history", "reasoning_mode",
+		"best_of", "cache_prompt", "effort", "fallback_models", "internal_tools", "reasoning_history", "reasoning_mode",
 		"reasoning_summary", "reasoning_tokens",
 	}
 )

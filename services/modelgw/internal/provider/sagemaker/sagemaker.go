@@ -198,7 +198,7 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) (all []provider.Unsent) {
 
 // dropped are options that the API does not have, and that shape no more than how an answer is made.
 var dropped = slices.DeleteFunc(
-	append(slices.Clone(chatapi.Dropped), "modalities", "extra_headers", "reasoning_history"),
+	append(slices.Clone(chatapi.Dropped), "extra_headers", "reasoning_history"),
 	func(option string) bool { return option == "best_of" },
 )
 
@@ -210,7 +210,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		ConnectionKey: m.name,
 		MaxTokens:     defaultBound,
 		MergeUser:     true, MergeAssistant: true,
-		Ignored: []string{"verbosity"},
+		Ignored: []string{"verbosity", "modalities"},
 		Dropped: dropped,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, ResponseSchema: true, Reasoning: true, Streaming: m.args.Stream == nil || *m.args.Stream,
