@@ -22,7 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
 
-// Timeout bounds a connection attempt and a command. A server in the same network answers in less than a millisecond.
+// Timeout is the default of [Options.Timeout]. A server in the same network answers in less than a millisecond.
 const Timeout = time.Second
 
 // DefaultPrefix is the beginning of the names of all keys.
@@ -40,6 +40,9 @@ type Options struct {
 	DB int
 	// Prefix begins the names of all keys. Empty is [DefaultPrefix].
 	Prefix string
+	// Timeout bounds a connection attempt and a command, whatever a context says. Zero is [Timeout]. Tests in simulated
+	// time, which stands still meanwhile, have a long one: on a busy machine an answer takes seconds.
+	Timeout time.Duration
 }
 
 // Client is a connection pool. It is safe for concurrent use, and Close ends it.
@@ -62,9 +65,10 @@ func Open(o Options) *Client {
 }
 
 func connect(o Options) redis.UniversalClient {
+	timeout := cmp.Or(o.Timeout, Timeout)
 	options := &redis.UniversalOptions{
-		Addrs: o.Addresses, Username: o.Username, Password: o.Password.Reveal(), DB: o.DB, Dialer: dialer(o.TLS),
-		DialTimeout: Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout, ContextTimeoutEnabled: true,
+		Addrs: o.Addresses, Username: o.Username, Password: o.Password.Reveal(), DB: o.DB, Dialer: dialer(o.TLS, timeout),
+		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true,
 		MaxRetries:               1, // A connection may have ended since its last use.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -81,8 +85,8 @@ func connect(o Options) redis.UniversalClient {
 }
 
 // dialer returns the function that connects to an address or to a socket.
-func dialer(secure *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: Timeout}
+func dialer(secure *tls.Config, timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		switch {
 		case strings.HasPrefix(address, "/"):

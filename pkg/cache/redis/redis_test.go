@@ -16,6 +16,7 @@ import (
 	cacheredis "github.com/evalfleet/evalfleet/pkg/cache/redis"
 	"github.com/evalfleet/evalfleet/pkg/redisclient"
 	"github.com/evalfleet/evalfleet/pkg/redistest"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T, server *redistest.Server) *redisclient.Client {
 	t.Helper()
 	options := server.Options()
-	options.Prefix = t.Name() + ":"
+	options.Prefix, options.Timeout = t.Name()+":", waittest.Bound
 	client := redisclient.Open(options)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client

@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/redisclient"
 	"github.com/evalfleet/evalfleet/pkg/redistest"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // fleet are replicas that call one provider, in simulated time: the clock of Redis is the test's, and time stands still
@@ -70,7 +71,7 @@ func newFleet(t *testing.T, server *redistest.Server, r limit.Request, capacity 
 
 func (f *fleet) join(name string) {
 	options := f.server.Options()
-	options.Prefix = f.Name() + ":"
+	options.Prefix, options.Timeout = f.Name()+":", waittest.Bound
 	r := &replica{client: redisclient.Open(options)}
 	r.alive, r.kill = context.WithCancel(context.WithoutCancel(f.Context()))
 	r.limiter = New(Config{Client: r.client, Replica: name, Replicas: 3, Logger: slog.New(slog.DiscardHandler), clock: f.clock})

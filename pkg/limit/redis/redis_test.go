@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a client whose keys are the test's own.
-func open(t *testing.T, server *redistest.Server) *redisclient.Client {
+// open opens a client whose keys are the test's own, and which waits for an answer for a while; zero is the default.
+func open(t *testing.T, server *redistest.Server, timeout time.Duration) *redisclient.Client {
 	t.Helper()
 	options := server.Options()
-	options.Prefix = t.Name() + ":"
+	options.Prefix, options.Timeout = t.Name()+":", timeout
 	client := redisclient.Open(options)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
@@ -41,7 +41,7 @@ func TestRedis(t *testing.T) {
 			})
 		},
 		New: func(t *testing.T) limit.Limiter {
-			l := limitredis.New(limitredis.Config{Client: open(t, server), Replica: "a"})
+			l := limitredis.New(limitredis.Config{Client: open(t, server, waittest.Bound), Replica: "a"})
 			t.Cleanup(func() { assert.NoError(t, l.Close()) })
 			return l
 		},
@@ -52,7 +52,7 @@ func TestRedis(t *testing.T) {
 func TestAServerThatHangsHoldsUpNoCall(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	l := limitredis.New(limitredis.Config{Client: open(t, server), Replica: "a", TTL: 300 * time.Millisecond})
+	l := limitredis.New(limitredis.Config{Client: open(t, server, 0), Replica: "a", TTL: 300 * time.Millisecond})
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 	r := limit.Request{Key: "k", Fixed: 4}
 	acquire := func() {
