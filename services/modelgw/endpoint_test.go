@@ -931,3 +931,18 @@ func TestCallsThroughTheEndpointsTakeSlots(t *testing.T) {
 		assert.Equal(t, http.StatusOK, waittest.For(t, status, "the answer of a call that had a slot or waited"))
 	}
 }
+
+// A picture that Google's model draws reaches a client that speaks chat completions.
+func TestAPictureThatIsDrawnReachesTheClient(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json",
+		`{"candidates":[{"finishReason":"STOP","content":{"role":"model","parts":[{"text":"A house."},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}}]}}]}`))
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL
+	})
+	answer := g.post(t, chatPath, `{"model":"google/gemini-2.5-flash-image","modalities":["image","text"],`+user+`}`)
+	said := read(t, answer)
+	require.Equal(t, http.StatusOK, answer.StatusCode, said)
+	assert.Contains(t, said, `"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}]`)
+	assert.Contains(t, string(waittest.For(t, v.body, "the request")), `"responseModalities":["TEXT","IMAGE"]`)
+}

@@ -90,6 +90,7 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	w.TextOrNull("refusal", s.refusal)
 	w.TextUnlessEmpty(memberReasoningContent, s.reasoning)
 	writeDetails(w, s.parts)
+	writeImages(w, s.parts)
 	if len(s.calls) > 0 {
 		writeCalls(w, s.calls)
 	}

@@ -94,8 +94,8 @@ func (w *wireRequest) check() error {
 		return dialect.NotSupported("function_call", "is not supported here; give `tool_choice`")
 	case jsonread.IsSet(w.Audio):
 		return dialect.NotSupported("audio", "spoken answers are not supported here")
-	case slices.ContainsFunc(w.Modalities, func(kind string) bool { return kind != "text" }):
-		return dialect.NotSupported("modalities", "no more than `text` is supported here")
+	case slices.ContainsFunc(w.Modalities, func(kind string) bool { return kind != "text" && kind != modalityImage }):
+		return dialect.NotSupported("modalities", "no more than `text` and `image` is supported here")
 	case jsonread.IsSet(w.WebSearch):
 		return dialect.NotSupported("web_search_options", "is not supported here; give a tool that searches")
 	default:
@@ -110,6 +110,9 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	}
 	if w.MaxCompletion != nil {
 		c.MaxTokens = w.MaxCompletion
+	}
+	if slices.Contains(w.Modalities, modalityImage) {
+		c.Modalities = &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: modalityImage}}}
 	}
 	var err error
 	if c.StopSeqs, err = openai.ReadStops(w.Stop, "stop"); err != nil {

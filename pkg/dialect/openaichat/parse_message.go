@@ -23,6 +23,7 @@ type wireMessage struct {
 	Reasoning        string             `json:"reasoning"`
 	ReasoningDetails []json.RawMessage  `json:"reasoning_details"`
 	ToolCalls        []openai.Call      `json:"tool_calls"`
+	Images           []image            `json:"images"`
 	ToolCallID       string             `json:"tool_call_id"`
 }
 
@@ -82,6 +83,12 @@ func (m *wireMessage) read(param string) (*modelv1.ChatMessage, error) {
 	case "assistant":
 		message.Role, message.Source = modelv1.Role_ROLE_ASSISTANT, modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
 		m.readAssistant(message)
+		for i := range m.Images {
+			if err := dialect.CheckMedia(fmt.Sprintf("%s.images[%d].image_url.url", param, i), m.Images[i].ImageURL.URL); err != nil {
+				return nil, err
+			}
+		}
+		message.Content = withImages(message.Content, m.Images)
 	default:
 		return nil, dialect.Invalid(param+".role", "%q is none of system, developer, user, assistant, tool", m.Role)
 	}

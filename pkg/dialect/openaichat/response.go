@@ -46,6 +46,7 @@ type message struct {
 	Reasoning        string            `json:"reasoning"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
 	ToolCalls        []openai.Call     `json:"tool_calls"`
+	Images           []image           `json:"images"`
 	// ExecutedTools are calls of the server's own tools.
 	ExecutedTools json.RawMessage `json:"executed_tools"`
 }
@@ -171,7 +172,7 @@ func (c *completion) Metadata() string {
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := &modelv1.ChatMessage{
 		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-		Content: c.Message.content(), ToolCalls: openai.ReadCalls(c.Message.ToolCalls, tools),
+		Content: withImages(c.Message.content(), c.Message.Images), ToolCalls: openai.ReadCalls(c.Message.ToolCalls, tools),
 	}
 	return &modelv1.Choice{
 		Message: m, StopReason: chat.ProviderStopReason(c.FinishReason), StopDetails: c.stopDetails(), Logprobs: c.Logprobs.message(),

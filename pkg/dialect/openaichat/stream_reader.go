@@ -120,6 +120,7 @@ func (s *streamReader) add(c *choice) error {
 	if len(piece.ExecutedTools) > 0 {
 		whole.Message.ExecutedTools = piece.ExecutedTools
 	}
+	whole.Message.Images = append(whole.Message.Images, piece.Images...)
 	whole.Message.ReasoningDetails = append(whole.Message.ReasoningDetails, piece.ReasoningDetails...)
 	s.pieces.Choice = int32(c.Index)
 	s.pieces.Reasoning(piece.ReasoningContent + piece.Reasoning)

@@ -95,6 +95,7 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 		w.IntMember("index", int64(index))
 		w.BeginObjectMember("delta")
 		writeDetails(w, all.parts)
+		writeImages(w, all.parts)
 		w.EndObject()
 		writeLogprobs(w, choice.GetLogprobs())
 		w.TextMember("finish_reason", finishReason(choice.GetStopReason()))
