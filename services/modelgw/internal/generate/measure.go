@@ -111,7 +111,7 @@ func Measure(m *Metrics) Stage {
 			defer span.End() // also of a call that panics
 			response, err := next(ctx, c, o)
 			if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING) { // It has not ended.
-				describe(ctx, span, o, response, err)
+				span.AddEvent("batch_pending")
 				return nil, err
 			}
 			answered := err == nil || o.unfinished != nil

@@ -3,6 +3,7 @@ package generate_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry/telemetrytest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
@@ -71,4 +73,21 @@ func TestContentHasTheConventionalForm(t *testing.T) {
 	]`, span.Attributes["gen_ai.input.messages"].(string))
 	assert.JSONEq(t, `[{"role":"assistant","parts":[{"type":"text","content":"sunny"}],"finish_reason":"stop"}]`, span.Attributes["gen_ai.output.messages"].(string))
 	assert.NotContains(t, collector.Find(t, "chat unread").Attributes, "gen_ai.output.messages")
+}
+
+// A call that waits for a batch has not failed, as often as its run asks again.
+func TestACallThatWaitsForABatchIsNoErrorInItsSpan(t *testing.T) {
+	t.Parallel()
+	collector := telemetrytest.Collect(t)
+	traces, flush := collector.Traces(t, nil)
+	g := newRig()
+	pending := func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {
+		return nil, rpcerr.BatchPending("test/m", "key", time.Minute, "the call waits for a batch")
+	}
+	ctx, step := traces.Step(t.Context(), "projects/p/runs/r", "step")
+	_, err := generate.Chain(pending, generate.Measure(generate.NewMetrics(nil)))(ctx, g.call(nil), &generate.Outcome{})
+	require.Error(t, err)
+	step.End()
+	flush()
+	assert.NotContains(t, collector.Find(t, "chat m").Attributes, "error.type")
 }
