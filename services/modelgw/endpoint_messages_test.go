@@ -218,3 +218,14 @@ func TestClientsOfEveryFormatReachTheResponsesAPI(t *testing.T) {
 		assert.Contains(t, read(t, refused), "temperature", path)
 	}
 }
+
+// What a model said before reaches a model of another format as it was said.
+func TestPastTextsOfMessagesStayAsTheyWere(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v)
+	answer := g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":10,"messages":[{"role":"user","content":"q"},
+		{"role":"assistant","content":[{"type":"text","text":"Hello."}]},{"role":"user","content":[{"type":"text","text":"More."}]}]}`)
+	require.Equal(t, http.StatusOK, answer.StatusCode, read(t, answer))
+	assert.Contains(t, string(waittest.For(t, v.body, "the request")), `{"role":"assistant","content":"Hello."}`)
+}

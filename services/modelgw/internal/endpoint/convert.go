@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -31,6 +33,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	}
 	x.address.complete(a)
 	seal.Receive(a.Messages, x.about.Name)
+	singleTexts(a.Messages)
 	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
@@ -184,4 +187,15 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 		return err
 	}
 	return x.send(http.StatusOK, x.counter.AppendCountResponse(nil, count.GetMessageTokens()+count.GetToolTokens()))
+}
+
+// singleTexts turns what a model said before, where it is a list of one text, into the text. Formats without lists put each
+// part on a line of its own, so that it would reach the model otherwise than the model said it, and find no cached prefix.
+func singleTexts(messages []*modelv1.ChatMessage) {
+	for _, m := range messages {
+		parts := m.GetContent().GetList().GetParts()
+		if m.GetRole() == modelv1.Role_ROLE_ASSISTANT && len(parts) == 1 && proto.Equal(parts[0], chat.TextPart(chat.Text(m))) {
+			m.Content = chat.TextContent(chat.Text(m))
+		}
+	}
 }
