@@ -16,8 +16,8 @@ import (
 )
 
 // record are the tables that cannot be rebuilt, by the prefixes of their names: the journal with its inbox, each
-// service's ledger of effects, the catalogues of sandboxes, the schema's version.
-var record = []string{"journal", "modelgw_effects", "modelgw_batch", "toolexec_effects", "sandboxd_effects", "sandboxes", "sandboxd_installation", "replica", "schema_version", "sqlite_"}
+// service's ledger of effects, budgets, the catalogues of sandboxes, the schema's version.
+var record = []string{"journal", "modelgw_effects", "modelgw_batch", "modelgw_budgets", "toolexec_effects", "sandboxd_effects", "sandboxes", "sandboxd_installation", "replica", "schema_version", "sqlite_"}
 
 // All other tables are rebuilt from the record: after they were dropped, lists, evaluations, samples and runs are as
 // before.
