@@ -42,6 +42,9 @@ CREATE TRIGGER entries_removed AFTER DELETE ON entries BEGIN UPDATE total SET by
 // usedWithin is how old the time of an entry's last use may be: one that is found often is not written each time.
 const usedWithin = time.Hour
 
+// evictedAtOnce bounds the expired entries, and the others, that a call evicts: the call waits for it.
+const evictedAtOnce = 1000
+
 // Cache is a cache in a file.
 type Cache struct {
 	path string
@@ -125,25 +128,35 @@ func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires ti
 // errTotal is the error for a sum of sizes that is more than all of them: the file is damaged.
 var errTotal = errors.New("the sum of the sizes of its entries is wrong")
 
-// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used.
+// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used. If there are many,
+// as after a smaller bound than before, later calls evict the rest.
 func (c *Cache) makeRoom(tx *store.Tx, now time.Time) error {
-	for first := true; ; first = false {
-		var bytes int64
-		if err := tx.QueryRow("SELECT bytes FROM total").Scan(&bytes); err != nil || bytes <= c.most {
+	if full, err := c.isFull(tx); !full {
+		return err
+	}
+	_, err := execute(tx, "DELETE FROM entries WHERE entry IN (SELECT entry FROM entries WHERE expires_at > 0 AND expires_at < ? LIMIT ?)", now.UnixMilli(), evictedAtOnce)
+	if err != nil {
+		return err
+	}
+	for range evictedAtOnce {
+		if full, err := c.isFull(tx); !full {
 			return err
 		}
-		evict, args := "DELETE FROM entries WHERE entry = (SELECT entry FROM entries ORDER BY used_at, entry LIMIT 1)", []any(nil)
-		if first {
-			evict, args = "DELETE FROM entries WHERE expires_at > 0 AND expires_at < ?", []any{now.UnixMilli()}
-		}
-		n, err := execute(tx, evict, args...)
-		switch {
-		case err != nil:
+		n, err := execute(tx, "DELETE FROM entries WHERE entry = (SELECT entry FROM entries ORDER BY used_at, entry LIMIT 1)")
+		if err != nil {
 			return err
-		case n == 0 && !first:
+		}
+		if n == 0 {
 			return errTotal
 		}
 	}
+	return nil
+}
+
+func (c *Cache) isFull(tx *store.Tx) (bool, error) {
+	var bytes int64
+	err := tx.QueryRow("SELECT bytes FROM total").Scan(&bytes)
+	return err == nil && bytes > c.most, err
 }
 
 // List implements cache.Cache.

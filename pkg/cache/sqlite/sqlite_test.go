@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,4 +274,26 @@ func TestAFileShrinks(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(200_000))
+}
+
+// A call whose answer is put does not wait until a cache is emptied that has got a smaller bound.
+func TestASmallerBoundIsReachedInSteps(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	c := sqlite.New(path, 1<<20, slog.New(slog.DiscardHandler))
+	var puts sync.WaitGroup
+	for i := range 1500 {
+		puts.Go(func() {
+			assert.NoError(t, c.Put(context.Background(), cache.Key{Group: "g", ID: fmt.Sprint(i)}, make([]byte, 10), time.Time{}))
+		})
+	}
+	puts.Wait()
+	require.NoError(t, c.Close())
+	c = open(t, path, 100)
+	for _, want := range []int{501, 10} {
+		put(t, c, fmt.Sprint("new ", want), 10, time.Time{})
+		infos, err := c.List(t.Context(), "")
+		require.NoError(t, err)
+		assert.Len(t, infos, want)
+	}
 }
