@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ func (k *kept) Load(context.Context) (all []budget.Kept, err error) {
 }
 
 func (k *kept) write(scope string, change func(*budget.Kept)) error {
+	runtime.Gosched() // Writes take their time.
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failure != nil {
@@ -122,4 +124,22 @@ func TestBoundsThatAnOperatorSetOutliveTheProcess(t *testing.T) {
 	_, err := l.Set(t.Context(), scope, of(50))
 	require.ErrorContains(t, err, "the disk is full")
 	assert.Equal(t, of(10), l.Bounds(scope), "what is not kept is not promised")
+}
+
+// What holds after an operator and a reload have changed a scope at once holds after a restart too.
+func TestChangesAtOnceHoldAsTheyAreKept(t *testing.T) {
+	t.Parallel()
+	of := func(tokens int64) budget.Bounds { return budget.Bounds{MaxTokens: &tokens} }
+	const scope = "projects/p"
+	store := &kept{scopes: map[string]budget.Kept{}}
+	configured := map[string]budget.Bounds{scope: of(0)}
+	l := open(t, configured, store)
+	for i := range int64(2000) {
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = l.Set(t.Context(), scope, of(1000+i)) })
+		both.Go(func() { assert.NoError(t, l.Configure(t.Context(), scope, of(1+i))) })
+		both.Wait()
+		configured[scope] = of(1 + i)
+		require.Equal(t, open(t, configured, store).Bounds(scope), l.Bounds(scope))
+	}
 }
