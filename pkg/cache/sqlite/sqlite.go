@@ -266,11 +266,12 @@ func (c *Cache) opened(ctx context.Context) (*store.DB, error) {
 	return db, nil
 }
 
-// discard removes the file, which cannot be used, and what SQLite has beside it.
+// discard removes the file, which cannot be used, after what SQLite has beside it: a log that is left alone would be
+// taken for that of the next file.
 func (c *Cache) discard(ctx context.Context, reason error) error {
 	c.log.WarnContext(ctx, "the file of the response cache cannot be used, and an empty one takes its place", "file", c.path, "error", reason)
 	var faults []error
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(c.path + suffix); !errors.Is(err, fs.ErrNotExist) {
 			faults = append(faults, err)
 		}
