@@ -234,7 +234,7 @@ type Deps struct {
 	Budgets *budget.Ledger
 	// DataDir is the folder of the response cache; empty keeps it in memory, where it ends with the process.
 	DataDir string
-	// Idle leaves batches and budgets alone: the process only reads.
+	// Idle leaves batches and budgets alone: the process only reads, and changes what it is asked to.
 	Idle bool
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil without a blob store. It fails with
 	// [blob.ErrNotFound] and [blob.ErrInvalid].

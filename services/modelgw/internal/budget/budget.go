@@ -91,9 +91,10 @@ type Ledger struct {
 	// saving is held while spending is written, so that no older sum follows a newer one.
 	saving sync.Mutex
 	// changing is held while bounds are replaced here and in the store, so that both end with the same, and guards
-	// configured.
+	// the next two.
 	changing   sync.Mutex
 	configured map[string]Bounds
+	outdated   []string // scopes with a change in the store over another configuration
 	log        *slog.Logger
 }
 
@@ -251,6 +252,7 @@ func (l *Ledger) Set(ctx context.Context, scope string, b Bounds) (State, error)
 		if err := l.store.SaveChange(ctx, scope, &Change{Bounds: b, Over: l.configured[scope]}); err != nil {
 			return State{}, err
 		}
+		l.outdated = slices.DeleteFunc(l.outdated, func(outdated string) bool { return outdated == scope })
 	}
 	return l.bound(scope, b), nil
 }

@@ -143,3 +143,34 @@ func TestChangesAtOnceHoldAsTheyAreKept(t *testing.T) {
 		require.Equal(t, open(t, configured, store).Bounds(scope), l.Bounds(scope))
 	}
 }
+
+// A change ends with the first process whose configuration is another one, also if a later one is as it was before. A
+// process that only looks has no Run, and changes nothing.
+func TestAChangeDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		of := func(tokens int64) map[string]budget.Bounds {
+			return map[string]budget.Bounds{"projects/p": {MaxTokens: &tokens}, "projects/q": {MaxTokens: &tokens}}
+		}
+		store := &kept{scopes: map[string]budget.Kept{}}
+		bounds := func(tokens int64) []int64 {
+			l := open(t, of(tokens), store)
+			return []int64{*l.Bounds("projects/p").MaxTokens, *l.Bounds("projects/q").MaxTokens}
+		}
+		for _, scope := range []string{"projects/p", "projects/q"} {
+			set(t, open(t, of(10), store), scope, budget.Bounds{MaxTokens: new(int64(20))})
+		}
+		assert.Equal(t, []int64{30, 30}, bounds(30))
+		assert.Equal(t, []int64{20, 20}, bounds(10))
+
+		l := open(t, of(30), store)
+		set(t, l, "projects/q", budget.Bounds{MaxTokens: new(int64(40))})
+		ctx, stop := context.WithCancel(t.Context())
+		go l.Run(ctx)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		assert.Equal(t, []int64{10, 10}, bounds(10))
+		assert.Equal(t, []int64{30, 40}, bounds(30), "what was set since stays")
+	})
+}
