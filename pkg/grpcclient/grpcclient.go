@@ -42,7 +42,8 @@ const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`
 type Options struct {
 	// Token is sent with every call; zero sends none.
 	Token config.Secret
-	// TLS secures the connection; nil sends plain text, which is right on loopback only.
+	// TLS secures the connection; nil sends plain text, which is right on loopback only, and passes no proxy of the
+	// environment.
 	TLS credentials.TransportCredentials
 	// FailFast makes a call fail at once if the address is unreachable; the default is to wait until the call's
 	// deadline.
@@ -96,7 +97,7 @@ func dial(address string, o Options, options ...grpc.DialOption) (*grpc.ClientCo
 	if o.TLS != nil {
 		options = append(options, grpc.WithTransportCredentials(o.TLS))
 	} else {
-		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 	}
 	if !o.Token.IsZero() {
 		options = append(options, grpc.WithPerRPCCredentials(bearer{token: o.Token, secure: o.TLS != nil}))

@@ -44,6 +44,9 @@ type Options struct {
 	BusyTimeout time.Duration
 	// MaxBatch bounds the functions that share one transaction. Zero is 1024.
 	MaxBatch int
+	// Shrinks makes a new file give the space of what is deleted back to the disk, for some more writing. The default
+	// keeps it for later rows.
+	Shrinks bool
 	// VFS names SQLite's virtual file system below the database. Empty is the operating system's; tests name one that
 	// fails (pkg/sqlite/sqlitefault).
 	VFS string
@@ -136,7 +139,7 @@ func restrict(path string) error {
 func writerDSN(path string, o Options) string {
 	// The driver sorts the _pragma values by name and applies the keys named for a pragma after them, which is what the
 	// page size needs: it is settled when the journal mode makes the file.
-	return dsn(path, o, url.Values{
+	params := url.Values{
 		"_journal_mode": {"WAL"},
 		"_synchronous":  {"FULL"},
 		"_foreign_keys": {"1"},
@@ -147,7 +150,11 @@ func writerDSN(path string, o Options) string {
 			"wal_autocheckpoint(4000)",
 			"journal_size_limit(67108864)", // a long read may let the log outgrow the checkpoint; this shrinks it again
 		},
-	})
+	}
+	if o.Shrinks {
+		params.Set("_auto_vacuum", "FULL")
+	}
+	return dsn(path, o, params)
 }
 
 func readerDSN(path string, o Options) string {

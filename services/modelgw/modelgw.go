@@ -87,8 +87,9 @@ type Config struct {
 	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
 	// CancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Zero is 1s.
 	CancelGrace time.Duration `yaml:"-"`
-	// CacheBytes bounds the response cache in the data directory; the least recently used entries are evicted. In Redis it
-	// bounds nothing but an entry, which has at most 16 MiB: set the `maxmemory` of the server. Default 256 MiB.
+	// CacheBytes bounds the responses that are cached in the data directory; the least recently used ones are evicted. The
+	// file is larger, by two thirds if responses are small. In Redis it bounds nothing but an entry, which has at most
+	// 16 MiB: set the `maxmemory` of the server. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Redis is what several replicas share: the response cache, and the limits of connections to providers.
 	Redis RedisConfig `yaml:"redis"`
@@ -233,7 +234,7 @@ type Deps struct {
 	Budgets *budget.Ledger
 	// DataDir is the folder of the response cache; empty keeps it in memory, where it ends with the process.
 	DataDir string
-	// Idle leaves batches and budgets alone: the process only reads.
+	// Idle leaves batches and budgets alone: the process only reads, and changes what it is asked to.
 	Idle bool
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil without a blob store. It fails with
 	// [blob.ErrNotFound] and [blob.ErrInvalid].

@@ -1,7 +1,7 @@
 // Package sqlite is a cache.Cache in a SQLite file of its own, which outlives the process.
 //
-// The file is made with the first use, and may be removed while no process has it open. One that is damaged, or that a
-// later version wrote, is replaced by an empty one when it is opened.
+// The file is made with the first use, and may be removed while no process has it open. One that a later version wrote,
+// or that turns out to be damaged, is replaced by an empty one.
 package sqlite
 
 import (
@@ -41,6 +41,9 @@ CREATE TRIGGER entries_removed AFTER DELETE ON entries BEGIN UPDATE total SET by
 
 // usedWithin is how old the time of an entry's last use may be: one that is found often is not written each time.
 const usedWithin = time.Hour
+
+// evictedAtOnce bounds the expired entries, and the others, that a call evicts: the call waits for it.
+const evictedAtOnce = 1000
 
 // Cache is a cache in a file.
 type Cache struct {
@@ -88,9 +91,10 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, c.failed(err)
+		return nil, false, c.failed(ctx, db, err)
 	case (cache.Info{Expires: timeOf(expires)}).Expired(now):
-		return nil, false, c.write(ctx, db, "DELETE FROM entries WHERE entry = ?", entry)
+		// Its number may be that of another entry since.
+		return nil, false, c.write(ctx, db, "DELETE FROM entries WHERE entry = ? AND expires_at = ?", entry, expires)
 	case now.Sub(time.UnixMilli(used)) > usedWithin:
 		// Without it the entry is only evicted sooner.
 		_ = c.write(ctx, db, "UPDATE entries SET used_at = ?2 WHERE entry = ?1", entry, now.UnixMilli())
@@ -108,7 +112,7 @@ func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires ti
 		return err
 	}
 	now := time.Now()
-	return c.failed(db.Write(ctx, func(tx *store.Tx) error {
+	return c.failed(ctx, db, db.Write(ctx, func(tx *store.Tx) error {
 		if _, err := remove(tx, key); err != nil {
 			return err
 		}
@@ -121,21 +125,38 @@ func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires ti
 	}))
 }
 
-// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used.
+// errTotal is the error for a sum of sizes that is more than all of them: the file is damaged.
+var errTotal = errors.New("the sum of the sizes of its entries is wrong")
+
+// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used. If there are many,
+// as after a smaller bound than before, later calls evict the rest.
 func (c *Cache) makeRoom(tx *store.Tx, now time.Time) error {
-	for first := true; ; first = false {
-		var bytes int64
-		if err := tx.QueryRow("SELECT bytes FROM total").Scan(&bytes); err != nil || bytes <= c.most {
+	if full, err := c.isFull(tx); !full {
+		return err
+	}
+	_, err := execute(tx, "DELETE FROM entries WHERE entry IN (SELECT entry FROM entries WHERE expires_at > 0 AND expires_at < ? LIMIT ?)", now.UnixMilli(), evictedAtOnce)
+	if err != nil {
+		return err
+	}
+	for range evictedAtOnce {
+		if full, err := c.isFull(tx); !full {
 			return err
 		}
-		evict, args := "DELETE FROM entries WHERE entry = (SELECT entry FROM entries ORDER BY used_at, entry LIMIT 1)", []any(nil)
-		if first {
-			evict, args = "DELETE FROM entries WHERE expires_at > 0 AND expires_at < ?", []any{now.UnixMilli()}
-		}
-		if _, err := tx.Exec(evict, args...); err != nil {
+		n, err := execute(tx, "DELETE FROM entries WHERE entry = (SELECT entry FROM entries ORDER BY used_at, entry LIMIT 1)")
+		if err != nil {
 			return err
+		}
+		if n == 0 {
+			return errTotal
 		}
 	}
+	return nil
+}
+
+func (c *Cache) isFull(tx *store.Tx) (bool, error) {
+	var bytes int64
+	err := tx.QueryRow("SELECT bytes FROM total").Scan(&bytes)
+	return err == nil && bytes > c.most, err
 }
 
 // List implements cache.Cache.
@@ -163,7 +184,7 @@ func (c *Cache) List(ctx context.Context, prefix string) (infos []cache.Info, er
 		}
 		return nil
 	})
-	return infos, c.failed(err)
+	return infos, c.failed(ctx, db, err)
 }
 
 // Delete implements cache.Cache.
@@ -184,13 +205,18 @@ func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (removed int, err
 		return nil
 	})
 	if err != nil {
-		return 0, c.failed(err)
+		return 0, c.failed(ctx, db, err)
 	}
 	return removed, nil
 }
 
 func remove(tx *store.Tx, key cache.Key) (int, error) {
-	result, err := tx.Exec("DELETE FROM entries WHERE of_group = ? AND id = ?", key.Group, key.ID)
+	return execute(tx, "DELETE FROM entries WHERE of_group = ? AND id = ?", key.Group, key.ID)
+}
+
+// execute executes a statement, and returns the number of rows that it changed.
+func execute(tx *store.Tx, statement string, args ...any) (int, error) {
+	result, err := tx.Exec(statement, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +225,7 @@ func remove(tx *store.Tx, key cache.Key) (int, error) {
 }
 
 func (c *Cache) write(ctx context.Context, db *store.DB, statement string, args ...any) error {
-	return c.failed(db.Write(ctx, func(tx *store.Tx) error {
+	return c.failed(ctx, db, db.Write(ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec(statement, args...)
 		return err
 	}))
@@ -210,7 +236,7 @@ func (c *Cache) open(ctx context.Context) (*store.DB, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, c.failed(store.ErrClosed)
+		return nil, c.named(store.ErrClosed)
 	}
 	if c.db != nil {
 		return c.db, nil
@@ -218,20 +244,19 @@ func (c *Cache) open(ctx context.Context) (*store.DB, error) {
 	ctx = context.WithoutCancel(ctx) // The connections outlive the call.
 	db, err := c.opened(ctx)
 	if store.IsDamaged(err) || errors.Is(err, store.ErrNewerSchema) {
-		c.log.WarnContext(ctx, "the file of the response cache cannot be used, and an empty one takes its place", "file", c.path, "error", err)
-		if err = c.discard(); err == nil {
+		if err = c.discard(ctx, err); err == nil {
 			db, err = c.opened(ctx)
 		}
 	}
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.named(err)
 	}
 	c.db = db
 	return db, nil
 }
 
 func (c *Cache) opened(ctx context.Context) (*store.DB, error) {
-	db, err := store.Open(ctx, c.path, store.Options{Readers: 2})
+	db, err := store.Open(ctx, c.path, store.Options{Readers: 2, Shrinks: true})
 	if err != nil {
 		return nil, err
 	}
@@ -241,10 +266,12 @@ func (c *Cache) opened(ctx context.Context) (*store.DB, error) {
 	return db, nil
 }
 
-// discard removes the file and what SQLite has beside it.
-func (c *Cache) discard() error {
+// discard removes the file, which cannot be used, after what SQLite has beside it: a log that is left alone would be
+// taken for that of the next file.
+func (c *Cache) discard(ctx context.Context, reason error) error {
+	c.log.WarnContext(ctx, "the file of the response cache cannot be used, and an empty one takes its place", "file", c.path, "error", reason)
 	var faults []error
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(c.path + suffix); !errors.Is(err, fs.ErrNotExist) {
 			faults = append(faults, err)
 		}
@@ -252,7 +279,28 @@ func (c *Cache) discard() error {
 	return errors.Join(faults...)
 }
 
-func (c *Cache) failed(err error) error {
+// failed returns the error of a call. If the database is damaged, its file is discarded: the next call opens another
+// one, and calls in progress fail.
+func (c *Cache) failed(ctx context.Context, db *store.DB, err error) error {
+	if store.IsDamaged(err) || errors.Is(err, errTotal) {
+		err = errors.Join(err, c.replace(ctx, db, err))
+	}
+	return c.named(err)
+}
+
+func (c *Cache) replace(ctx context.Context, damaged *store.DB, reason error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.db != damaged { // Another call has replaced it.
+		return nil
+	}
+	c.db = nil
+	_ = damaged.Close() // What it says of the file is known.
+	return c.discard(ctx, reason)
+}
+
+// named names the file in an error; nil stays nil.
+func (c *Cache) named(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -2,11 +2,13 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,4 +180,120 @@ func TestManyCallersAtOnce(t *testing.T) {
 	infos, err := c.List(t.Context(), "")
 	require.NoError(t, err)
 	assert.Len(t, infos, 5)
+}
+
+// What was put after Get had found its key expired stays.
+func TestAnEntryThatReplacesAnExpiredOneStays(t *testing.T) {
+	t.Parallel()
+	c := open(t, file(t), 1000)
+	for range 200 {
+		put(t, c, "a", 1, time.Now().Add(-time.Hour))
+		got := make(chan error)
+		go func() {
+			_, _, err := c.Get(context.Background(), cache.Key{Group: "g", ID: "a"})
+			got <- err
+		}()
+		put(t, c, "a", 2, time.Time{})
+		require.NoError(t, <-got)
+		require.True(t, has(t, c, "a"))
+	}
+}
+
+// Damage that is found only while the cache is used costs what the file holds, too.
+func TestAFileThatIsDamagedWhileItIsUsedIsReplaced(t *testing.T) {
+	t.Parallel()
+	const size, many = 4000, 40
+	for name, spoil := range map[string]func(t *testing.T, path string){
+		"pages": func(t *testing.T, path string) {
+			t.Helper()
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			require.NoError(t, err)
+			_, err = f.WriteAt([]byte(strings.Repeat("no page ", 8192)), 5*8192)
+			require.NoError(t, errors.Join(err, f.Close()))
+		},
+		"the sum of the sizes": func(t *testing.T, path string) {
+			t.Helper()
+			db, err := store.Open(t.Context(), path, store.Options{})
+			require.NoError(t, err)
+			require.NoError(t, db.Write(t.Context(), func(tx *store.Tx) error {
+				_, err := tx.Exec("UPDATE total SET bytes = 1000000000")
+				return err
+			}))
+			require.NoError(t, db.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := file(t)
+			c := sqlite.New(path, size*many, slog.New(slog.DiscardHandler))
+			for i := range many {
+				put(t, c, fmt.Sprint(i), size, time.Time{})
+			}
+			require.NoError(t, c.Close())
+			spoil(t, path)
+
+			var said strings.Builder
+			c = sqlite.New(path, size*many, slog.New(slog.NewTextHandler(&said, nil)))
+			defer func() { assert.NoError(t, c.Close()) }()
+			failures := 0
+			for i := range 2 * many {
+				key := cache.Key{Group: "g", ID: fmt.Sprint(i)}
+				_, _, err := c.Get(t.Context(), key)
+				if err == nil {
+					err = c.Put(t.Context(), key, make([]byte, size), time.Time{})
+				}
+				if err != nil {
+					failures++
+					require.ErrorContains(t, err, path)
+				}
+			}
+			assert.Equal(t, 1, failures, "an empty file took its place")
+			assert.Equal(t, 1, strings.Count(said.String(), "an empty one takes its place"))
+			assert.True(t, has(t, c, fmt.Sprint(2*many-1)))
+		})
+	}
+}
+
+// Where responses are removed because the disk is full, the disk has their room again.
+func TestAFileShrinks(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	c := sqlite.New(path, 1<<20, slog.New(slog.DiscardHandler))
+	for i := range 50 {
+		put(t, c, fmt.Sprint(i), 20000, time.Time{})
+	}
+	infos, err := c.List(t.Context(), "")
+	require.NoError(t, err)
+	var keys []cache.Key
+	for _, info := range infos {
+		keys = append(keys, info.Key)
+	}
+	_, err = c.Delete(t.Context(), keys...)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(200_000))
+}
+
+// A call whose answer is put does not wait until a cache is emptied that has got a smaller bound.
+func TestASmallerBoundIsReachedInSteps(t *testing.T) {
+	t.Parallel()
+	path := file(t)
+	c := sqlite.New(path, 1<<20, slog.New(slog.DiscardHandler))
+	var puts sync.WaitGroup
+	for i := range 1500 {
+		puts.Go(func() {
+			assert.NoError(t, c.Put(context.Background(), cache.Key{Group: "g", ID: fmt.Sprint(i)}, make([]byte, 10), time.Time{}))
+		})
+	}
+	puts.Wait()
+	require.NoError(t, c.Close())
+	c = open(t, path, 100)
+	for _, want := range []int{501, 10} {
+		put(t, c, fmt.Sprint("new ", want), 10, time.Time{})
+		infos, err := c.List(t.Context(), "")
+		require.NoError(t, err)
+		assert.Len(t, infos, want)
+	}
 }

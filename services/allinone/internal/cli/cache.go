@@ -16,8 +16,7 @@ func (a *app) cacheCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "Show or remove cached responses of models",
-		Long: `Calls whose configuration has cache are answered from stored responses: an evaluation that is repeated is not paid for again. Responses are kept in the data directory, or in Redis, until they expire (a week by
-default) or modelgw.cache_bytes are full. They count for one project, model, conversation, configuration and epoch.`,
+		Long:  `Calls whose configuration has cache are answered from stored responses: an evaluation that is repeated is not paid for again. Responses are kept in the data directory, or in Redis, until they expire (a week by default) or modelgw.cache_bytes are full. They count for one project, model, conversation, configuration and epoch.`,
 		Example: `  evalfleet cache list
   evalfleet cache clear openai/gpt-4o
   evalfleet cache clear --expired`,
@@ -44,6 +43,8 @@ default) or modelgw.cache_bytes are full. They count for one project, model, con
 				return usage("name a model, or give --all or --expired; evalfleet cache list shows them")
 			case len(models) > 0 && all:
 				return usage("name models or give --all, not both")
+			case slices.Contains(models, ""):
+				return usage("a name is empty; give --all for the responses of all models")
 			}
 			return nil
 		},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -188,11 +189,13 @@ func (s *session) setPool(ctx context.Context, name string, n int32) error {
 	if err != nil {
 		return err
 	}
+	at := slices.IndexFunc(pools, func(p *modelv1.ConnectionPool) bool { return p.GetName() == full })
+	if at < 0 {
+		return fmt.Errorf("no call has used the pool %s since the server started; evalfleet limits list shows the pools that are in use", name)
+	}
 	change := &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: full, Limit: n}}
-	for _, p := range pools {
-		if p.GetName() == full && p.GetAdaptive() {
-			change.ConnectionPool = &modelv1.ConnectionPool{Name: full, Max: n}
-		}
+	if pools[at].GetAdaptive() {
+		change.ConnectionPool = &modelv1.ConnectionPool{Name: full, Max: n}
 	}
 	changed, err := s.limits.UpdateConnectionPool(ctx, change)
 	if err != nil {

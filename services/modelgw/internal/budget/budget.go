@@ -82,16 +82,20 @@ type State struct {
 
 // Ledger has the budgets of a process. Its methods are safe for concurrent use.
 type Ledger struct {
-	mu         sync.Mutex
-	scopes     map[string]*State
-	configured map[string]Bounds
-	changed    chan struct{}       // closed and removed when something was settled or a bound was changed; nil if no call waits
-	unsaved    map[string]struct{} // scopes whose spending is not in the store; nil without a store
+	mu      sync.Mutex
+	scopes  map[string]*State
+	changed chan struct{}       // closed and removed when something was settled or a bound was changed; nil if no call waits
+	unsaved map[string]struct{} // scopes whose spending is not in the store; nil without a store
 
 	store Store // nil keeps nothing
 	// saving is held while spending is written, so that no older sum follows a newer one.
 	saving sync.Mutex
-	log    *slog.Logger
+	// changing is held while bounds are replaced here and in the store, so that both end with the same, and guards
+	// the next two.
+	changing   sync.Mutex
+	configured map[string]Bounds
+	outdated   []string // scopes with a change in the store over another configuration
+	log        *slog.Logger
 }
 
 // New returns a ledger in memory with the configured bounds by scope, such as `projects/default`.
@@ -242,13 +246,13 @@ func (l *Ledger) Bounds(scope string) Bounds {
 // Set changes the bounds of a scope, as an operator asks for; calls that wait look again. The bounds hold until those of
 // the scope's configuration change. It fails, and changes nothing, if the store does.
 func (l *Ledger) Set(ctx context.Context, scope string, b Bounds) (State, error) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	if l.store != nil {
-		l.mu.Lock()
-		change := &Change{Bounds: b, Over: l.configured[scope]}
-		l.mu.Unlock()
-		if err := l.store.SaveChange(ctx, scope, change); err != nil {
+		if err := l.store.SaveChange(ctx, scope, &Change{Bounds: b, Over: l.configured[scope]}); err != nil {
 			return State{}, err
 		}
+		l.outdated = slices.DeleteFunc(l.outdated, func(outdated string) bool { return outdated == scope })
 	}
 	return l.bound(scope, b), nil
 }
@@ -256,12 +260,12 @@ func (l *Ledger) Set(ctx context.Context, scope string, b Bounds) (State, error)
 // Configure replaces the bounds of a scope by new ones of the configuration. An error says that the store failed, so
 // that bounds which an operator set may come back with a restart.
 func (l *Ledger) Configure(ctx context.Context, scope string, b Bounds) error {
-	l.mu.Lock()
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	if l.configured == nil {
 		l.configured = map[string]Bounds{}
 	}
 	l.configured[scope] = b
-	l.mu.Unlock()
 	l.bound(scope, b)
 	if l.store == nil {
 		return nil

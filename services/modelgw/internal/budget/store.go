@@ -34,7 +34,8 @@ type Spent struct {
 // Change are bounds that an operator set.
 type Change struct {
 	Bounds Bounds `json:"bounds"`
-	// Over are the configured bounds that they replace. A process whose configuration has others ignores the change.
+	// Over are the configured bounds that they replace. A process whose configuration has others ignores the change, and
+	// forgets it if it has a [Ledger.Run].
 	Over Bounds `json:"over"`
 }
 
@@ -52,15 +53,21 @@ func Open(ctx context.Context, configured map[string]Bounds, store Store, log *s
 	for _, kept := range all {
 		s := l.scope(kept.Scope)
 		s.Tokens, s.Cost, s.CostPartial = kept.Tokens, kept.Cost, kept.CostPartial
-		if change := kept.Change; change != nil && change.Over.Equal(configured[kept.Scope]) {
+		switch change := kept.Change; {
+		case change == nil:
+		case change.Over.Equal(configured[kept.Scope]):
 			s.Bounds = change.Bounds
+		default:
+			l.outdated = append(l.outdated, kept.Scope)
 		}
 	}
 	return l, nil
 }
 
-// Run saves what is spent, each second, until ctx ends. Call [Ledger.Save] after the last call.
+// Run forgets changes of bounds that the configuration has overtaken, and saves what is spent, each second, until ctx
+// ends. Call [Ledger.Save] after the last call.
 func (l *Ledger) Run(ctx context.Context) {
+	l.forgetOutdated(ctx)
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
 	failed := false
@@ -76,6 +83,17 @@ func (l *Ledger) Run(ctx context.Context) {
 		}
 		failed = err != nil
 	}
+}
+
+func (l *Ledger) forgetOutdated(ctx context.Context) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	for _, scope := range l.outdated {
+		if err := l.store.SaveChange(ctx, scope, nil); err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "the bounds that an operator set for a budget come back if its configuration is again what it was", "scope", scope, "error", err)
+		}
+	}
+	l.outdated = nil
 }
 
 // Save saves what was spent since the last time. What cannot be saved is saved with the next time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ func (k *kept) Load(context.Context) (all []budget.Kept, err error) {
 }
 
 func (k *kept) write(scope string, change func(*budget.Kept)) error {
+	runtime.Gosched() // Writes take their time.
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failure != nil {
@@ -122,4 +124,53 @@ func TestBoundsThatAnOperatorSetOutliveTheProcess(t *testing.T) {
 	_, err := l.Set(t.Context(), scope, of(50))
 	require.ErrorContains(t, err, "the disk is full")
 	assert.Equal(t, of(10), l.Bounds(scope), "what is not kept is not promised")
+}
+
+// What holds after an operator and a reload have changed a scope at once holds after a restart too.
+func TestChangesAtOnceHoldAsTheyAreKept(t *testing.T) {
+	t.Parallel()
+	of := func(tokens int64) budget.Bounds { return budget.Bounds{MaxTokens: &tokens} }
+	const scope = "projects/p"
+	store := &kept{scopes: map[string]budget.Kept{}}
+	configured := map[string]budget.Bounds{scope: of(0)}
+	l := open(t, configured, store)
+	for i := range int64(2000) {
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = l.Set(t.Context(), scope, of(1000+i)) })
+		both.Go(func() { assert.NoError(t, l.Configure(t.Context(), scope, of(1+i))) })
+		both.Wait()
+		configured[scope] = of(1 + i)
+		require.Equal(t, open(t, configured, store).Bounds(scope), l.Bounds(scope))
+	}
+}
+
+// A change ends with the first process whose configuration is another one, also if a later one is as it was before. A
+// process that only looks has no Run, and changes nothing.
+func TestAChangeDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		of := func(tokens int64) map[string]budget.Bounds {
+			return map[string]budget.Bounds{"projects/p": {MaxTokens: &tokens}, "projects/q": {MaxTokens: &tokens}}
+		}
+		store := &kept{scopes: map[string]budget.Kept{}}
+		bounds := func(tokens int64) []int64 {
+			l := open(t, of(tokens), store)
+			return []int64{*l.Bounds("projects/p").MaxTokens, *l.Bounds("projects/q").MaxTokens}
+		}
+		for _, scope := range []string{"projects/p", "projects/q"} {
+			set(t, open(t, of(10), store), scope, budget.Bounds{MaxTokens: new(int64(20))})
+		}
+		assert.Equal(t, []int64{30, 30}, bounds(30))
+		assert.Equal(t, []int64{20, 20}, bounds(10))
+
+		l := open(t, of(30), store)
+		set(t, l, "projects/q", budget.Bounds{MaxTokens: new(int64(40))})
+		ctx, stop := context.WithCancel(t.Context())
+		go l.Run(ctx)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		assert.Equal(t, []int64{10, 10}, bounds(10))
+		assert.Equal(t, []int64{30, 40}, bounds(30), "what was set since stays")
+	})
 }

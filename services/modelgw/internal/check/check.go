@@ -18,13 +18,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http/httpproxy"
-
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 const (
@@ -224,8 +223,8 @@ func (c *credential) reach(ctx context.Context, address string, secured bool) bo
 		c.add(stepAddress, failed, "%s is no address", provider.ShownURL(address))
 		return false
 	}
-	if proxy, err := httpproxy.FromEnvironment().ProxyFunc()(u); err != nil {
-		c.add(stepAddress, failed, "the proxy of the environment is no address")
+	if proxy, err := transport.Proxy()(&http.Request{URL: u}); err != nil {
+		c.add(stepAddress, failed, "%v", err)
 		return false
 	} else if proxy != nil {
 		c.add(stepAddress, unproven, "%s is reached through the proxy %s", u.Host, proxy.Host)

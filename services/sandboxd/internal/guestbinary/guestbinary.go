@@ -136,8 +136,8 @@ func isStaged(path string, size int64) bool {
 	return err == nil && have.Size() == size
 }
 
-// write writes a program, which is too long to be held in memory for it, at once. No process is forked meanwhile: it would inherit the open file for a moment, in which
-// the program could not be started ("text file busy").
+// write writes a program, of which it holds a piece in memory at a time. No process is forked meanwhile: it would
+// inherit the open file for a moment, in which the program could not be started ("text file busy").
 func write(path string, content io.Reader) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

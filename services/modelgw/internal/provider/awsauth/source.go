@@ -22,6 +22,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // Source gives the credentials of one account, fetches them when they are first needed, and again before they expire.
@@ -100,6 +101,11 @@ func (s *Source) retrieve(ctx context.Context) (aws.Credentials, error) {
 	return got, nil
 }
 
+// client is the client of requests for credentials. AWS's own would pass a proxy also to the addresses of a machine.
+func (s *Source) client() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTimeout(s.timeout).WithTransportOptions(func(t *http.Transport) { t.Proxy = transport.Proxy() })
+}
+
 // load reads the configuration and files of the account, unless they are read.
 func (s *Source) load(ctx context.Context) (*loaded, error) {
 	s.mu.Lock()
@@ -117,7 +123,7 @@ func (s *Source) load(ctx context.Context) (*loaded, error) {
 		}
 	}
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithRegion(a.Region), awsconfig.WithLogger(logging.Nop{}), awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(s.timeout)),
+		awsconfig.WithRegion(a.Region), awsconfig.WithLogger(logging.Nop{}), awsconfig.WithHTTPClient(s.client()),
 	}
 	if static != nil {
 		options = append(options, awsconfig.WithCredentialsProvider(static))

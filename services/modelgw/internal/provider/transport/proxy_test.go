@@ -38,3 +38,25 @@ func TestTheProxyOfTheEnvironmentIsPassed(t *testing.T) {
 	assert.Equal(t, []string{"http://vendor.example/v1/models"}, asked)
 	client.CloseIdleConnections()
 }
+
+// Clouds give the credentials of a machine at link-local addresses, in clear: no proxy gets to read them.
+func TestLinkLocalAddressesHaveNoProxy(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://proxy.example:3128")
+	t.Setenv("NO_PROXY", "")
+	client := transport.NewClient()
+	proxied := func(address string) bool {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		require.NoError(t, err)
+		proxy, err := client.Transport.(*http.Transport).Proxy(r)
+		require.NoError(t, err)
+		return proxy != nil
+	}
+	for _, address := range []string{
+		"http://169.254.169.254/metadata/identity/oauth2/token", "http://169.254.170.2:80/v2/credentials", "http://[fe80::1]/", "http://[::ffff:169.254.169.254]/",
+	} {
+		assert.False(t, proxied(address), address)
+	}
+	for _, address := range []string{"http://169.253.169.254/", "http://10.0.0.1/", "http://vendor.example/"} {
+		assert.True(t, proxied(address), address)
+	}
+}

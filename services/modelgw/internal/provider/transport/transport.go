@@ -12,8 +12,6 @@ import (
 	"net/url"
 	"time"
 
-	"golang.org/x/net/http/httpproxy"
-
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
@@ -38,10 +36,9 @@ const (
 // NewClient returns a client for calls of models: connections are reused, an answer has no time limit, and redirects
 // are not followed, since they would carry keys elsewhere. It passes the proxy that the environment names now.
 func NewClient() *http.Client {
-	proxy := httpproxy.FromEnvironment().ProxyFunc()
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy:               func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
+			Proxy:               Proxy(),
 			DialContext:         dial,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        4 * idlePerHost,
