@@ -67,7 +67,7 @@ func TestAConnectionInClearPassesNoProxy(t *testing.T) {
 	select {
 	case <-asked:
 		kill()
-		<-ended
+		assert.Error(t, <-ended, "it was killed")
 		t.Fatal("the proxy was asked")
 	case err := <-ended:
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/proxy"
 )
 
 const (
@@ -223,11 +223,11 @@ func (c *credential) reach(ctx context.Context, address string, secured bool) bo
 		c.add(stepAddress, failed, "%s is no address", provider.ShownURL(address))
 		return false
 	}
-	if proxy, err := transport.Proxy()(&http.Request{URL: u}); err != nil {
+	if by, err := proxy.FromEnvironment()(&http.Request{URL: u}); err != nil {
 		c.add(stepAddress, failed, "%v", err)
 		return false
-	} else if proxy != nil {
-		c.add(stepAddress, unproven, "%s is reached through the proxy %s", u.Host, proxy.Host)
+	} else if by != nil {
+		c.add(stepAddress, unproven, "%s is reached through the proxy %s", u.Host, by.Host)
 		return true
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])

@@ -22,7 +22,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/proxy"
 )
 
 // Source gives the credentials of one account, fetches them when they are first needed, and again before they expire.
@@ -103,7 +103,7 @@ func (s *Source) retrieve(ctx context.Context) (aws.Credentials, error) {
 
 // client is the client of requests for credentials. AWS's own would pass a proxy also to the addresses of a machine.
 func (s *Source) client() *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().WithTimeout(s.timeout).WithTransportOptions(func(t *http.Transport) { t.Proxy = transport.Proxy() })
+	return awshttp.NewBuildableClient().WithTimeout(s.timeout).WithTransportOptions(func(t *http.Transport) { t.Proxy = proxy.FromEnvironment() })
 }
 
 // load reads the configuration and files of the account, unless they are read.

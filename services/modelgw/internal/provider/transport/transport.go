@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/proxy"
 )
 
 // MaxErrorBytes bounds the body of an error.
@@ -38,7 +39,7 @@ const (
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy:               Proxy(),
+			Proxy:               proxy.FromEnvironment(),
 			DialContext:         dial,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        4 * idlePerHost,

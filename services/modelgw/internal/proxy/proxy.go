@@ -1,4 +1,5 @@
-package transport
+// Package proxy finds the proxies through which vendors are reached.
+package proxy
 
 import (
 	"net/http"
@@ -8,10 +9,10 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// Proxy returns the function that returns the proxy which the environment names now for a request; nil is none.
+// FromEnvironment returns the function that returns the proxy which the environment names now for a request; nil is none.
 // Addresses of this machine have none, nor have link-local ones: clouds give the credentials of a machine there, in
 // clear. A proxy whose own address cannot be read counts as none, as in net/http.
-func Proxy() func(*http.Request) (*url.URL, error) {
+func FromEnvironment() func(*http.Request) (*url.URL, error) {
 	named := httpproxy.FromEnvironment().ProxyFunc()
 	return func(r *http.Request) (*url.URL, error) {
 		if ip, err := netip.ParseAddr(r.URL.Hostname()); err == nil && ip.Unmap().IsLinkLocalUnicast() {
