@@ -42,7 +42,8 @@ func Program(cfg Config) daemon.Program {
 				return nil, err
 			}
 			service, err := New(cfg, Deps{ //nolint:contextcheck // What it reads, a file of certificates, it reads at once.
-				Own: own, Batches: batches, Budgets: budgets, DataDir: parts.DataDir, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
+				Own: own, Batches: batches, Budgets: budgets, DataDir: parts.DataDir, Idle: parts.Idle, Ledger: parts.Ledger,
+				Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
 				Registerer: parts.Registerer, Logger: parts.Logger,
 			})
 			if err != nil {

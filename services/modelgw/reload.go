@@ -83,7 +83,8 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 	for scope := range maps.Keys(union(s.cfg.Budgets, next.Budgets)) {
 		if before, now := budget.Bounds(s.cfg.Budgets[scope]), budget.Bounds(next.Budgets[scope]); !before.Equal(now) {
 			if err := s.budgets.Configure(ctx, scope, now); err != nil {
-				s.log.WarnContext(ctx, "a budget has the bounds of the configuration, and may have those before it again after a restart", "scope", scope, "error", err)
+				s.log.WarnContext(ctx, "a budget has the bounds of the configuration, and may have those before it again after a restart",
+					"scope", scope, "error", err)
 			}
 		}
 	}

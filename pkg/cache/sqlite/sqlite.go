@@ -84,7 +84,8 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 	}
 	var entry, expires, used int64
 	err = db.Read(ctx, func(v *store.View) error {
-		return v.QueryRow("SELECT entry, expires_at, used_at, value FROM entries WHERE of_group = ? AND id = ?", key.Group, key.ID).Scan(&entry, &expires, &used, &value)
+		const query = "SELECT entry, expires_at, used_at, value FROM entries WHERE of_group = ? AND id = ?"
+		return v.QueryRow(query, key.Group, key.ID).Scan(&entry, &expires, &used, &value)
 	})
 	now := time.Now()
 	switch {
@@ -134,7 +135,8 @@ func (c *Cache) makeRoom(tx *store.Tx, now time.Time) error {
 	if full, err := c.isFull(tx); !full {
 		return err
 	}
-	_, err := execute(tx, "DELETE FROM entries WHERE entry IN (SELECT entry FROM entries WHERE expires_at > 0 AND expires_at < ? LIMIT ?)", now.UnixMilli(), evictedAtOnce)
+	const ended = "DELETE FROM entries WHERE entry IN (SELECT entry FROM entries WHERE expires_at > 0 AND expires_at < ? LIMIT ?)"
+	_, err := execute(tx, ended, now.UnixMilli(), evictedAtOnce)
 	if err != nil {
 		return err
 	}
@@ -167,7 +169,8 @@ func (c *Cache) List(ctx context.Context, prefix string) (infos []cache.Info, er
 	}
 	err = db.Read(ctx, func(v *store.View) error {
 		infos = nil
-		for row, err := range v.Query("SELECT of_group, id, size, expires_at FROM entries WHERE of_group >= ? ORDER BY of_group, id", prefix) {
+		const query = "SELECT of_group, id, size, expires_at FROM entries WHERE of_group >= ? ORDER BY of_group, id"
+		for row, err := range v.Query(query, prefix) {
 			if err != nil {
 				return err
 			}
@@ -269,7 +272,8 @@ func (c *Cache) opened(ctx context.Context) (*store.DB, error) {
 // discard removes the file, which cannot be used, after what SQLite has beside it: a log that is left alone would be
 // taken for that of the next file.
 func (c *Cache) discard(ctx context.Context, reason error) error {
-	c.log.WarnContext(ctx, "the file of the response cache cannot be used, and an empty one takes its place", "file", c.path, "error", reason)
+	c.log.WarnContext(ctx, "the file of the response cache cannot be used, and an empty one takes its place",
+		"file", c.path, "error", reason)
 	var faults []error
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(c.path + suffix); !errors.Is(err, fs.ErrNotExist) {

@@ -94,7 +94,8 @@ func (s *session) listCache(ctx context.Context) error {
 	var rows [][]string
 	for _, model := range slices.Sorted(maps.Keys(sums)) {
 		of := sums[model]
-		rows = append(rows, []string{model, fmt.Sprint(of.responses), fmt.Sprint(of.expired), fmt.Sprintf("%.1f KiB", float64(of.bytes)/1024)})
+		size := fmt.Sprintf("%.1f KiB", float64(of.bytes)/1024)
+		rows = append(rows, []string{model, fmt.Sprint(of.responses), fmt.Sprint(of.expired), size})
 	}
 	switch {
 	case len(entries) == 0:

@@ -221,7 +221,8 @@ func (s *session) budgetTable(budgets []*modelv1.Budget) error {
 			least = "≥ "
 		}
 		rows = append(rows, []string{
-			s.app.budgetScope(b.GetName()), fmt.Sprint(b.GetSpentTokens()), tokenCount(b.MaxTokens), fmt.Sprintf("%s$%.4f", least, b.GetSpentCost()), maxCost,
+			s.app.budgetScope(b.GetName()), fmt.Sprint(b.GetSpentTokens()), tokenCount(b.MaxTokens),
+			fmt.Sprintf("%s$%.4f", least, b.GetSpentCost()), maxCost,
 		})
 	}
 	if len(rows) > 0 {

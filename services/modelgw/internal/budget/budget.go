@@ -188,7 +188,8 @@ func (l *Ledger) fits(scopes []string, tokens int64) (wait bool, err error) {
 
 // spent is the error of a budget that has no more of something, which a flag of the command line raises.
 func spent(scope, what, flag string) error {
-	return rpcerr.BudgetExhausted(scope, retryIn, "the budget %[1]s is spent (%[2]s); raise it to go on, as evalfleet limits budget %[1]s --%[3]s does", Name(scope), what, flag)
+	return rpcerr.BudgetExhausted(scope, retryIn,
+		"the budget %[1]s is spent (%[2]s); raise it to go on, as evalfleet limits budget %[1]s --%[3]s does", Name(scope), what, flag)
 }
 
 // Name returns the name of the budget of a scope: the budget of projects/p is projects/p/budgets/project, and that of

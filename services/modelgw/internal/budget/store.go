@@ -90,7 +90,8 @@ func (l *Ledger) forgetOutdated(ctx context.Context) {
 	defer l.changing.Unlock()
 	for _, scope := range l.outdated {
 		if err := l.store.SaveChange(ctx, scope, nil); err != nil && ctx.Err() == nil {
-			l.log.WarnContext(ctx, "the bounds that an operator set for a budget come back if its configuration is again what it was", "scope", scope, "error", err)
+			l.log.WarnContext(ctx, "the bounds that an operator set for a budget come back if its configuration is again what it was",
+				"scope", scope, "error", err)
 		}
 	}
 	l.outdated = nil

@@ -108,7 +108,8 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 	conversation.Config.Timeout = new(float64(countPatience))
 	outcome := &generate.Outcome{}
 	response, err := n.ask(n.ctx, &generate.Call{
-		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true, MaxWait: countPatience * time.Second,
+		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true,
+		MaxWait:   countPatience * time.Second,
 		Beginning: n.beginning,
 	}, outcome)
 	if err != nil {

@@ -61,9 +61,9 @@ func (s *Store) Load(ctx context.Context) (all []budget.Kept, err error) {
 func (s *Store) SaveSpent(ctx context.Context, spent []budget.Spent) error {
 	return s.db.Write(ctx, func(tx *store.Tx) error {
 		for _, one := range spent {
-			_, err := tx.Exec(`INSERT INTO modelgw_budgets (scope, tokens, cost, cost_partial) VALUES (?1, ?2, ?3, ?4)
-				ON CONFLICT (scope) DO UPDATE SET tokens = ?2, cost = ?3, cost_partial = ?4`, one.Scope, one.Tokens, one.Cost, one.CostPartial)
-			if err != nil {
+			const save = `INSERT INTO modelgw_budgets (scope, tokens, cost, cost_partial) VALUES (?1, ?2, ?3, ?4)
+				ON CONFLICT (scope) DO UPDATE SET tokens = ?2, cost = ?3, cost_partial = ?4`
+			if _, err := tx.Exec(save, one.Scope, one.Tokens, one.Cost, one.CostPartial); err != nil {
 				return err
 			}
 		}
@@ -81,7 +81,8 @@ func (s *Store) SaveChange(ctx context.Context, scope string, change *budget.Cha
 		}
 	}
 	return s.db.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.Exec("INSERT INTO modelgw_budgets (scope, change) VALUES (?1, ?2) ON CONFLICT (scope) DO UPDATE SET change = ?2", scope, document)
+		const save = "INSERT INTO modelgw_budgets (scope, change) VALUES (?1, ?2) ON CONFLICT (scope) DO UPDATE SET change = ?2"
+		_, err := tx.Exec(save, scope, document)
 		return err
 	})
 }
