@@ -265,6 +265,8 @@ func TestTheCacheAnswersEqualCallsOfAnEpoch(t *testing.T) {
 	sizes, err := g.caches.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: project})
 	require.NoError(t, err)
 	assert.Positive(t, sizes.GetBytes()["mockllm/model"])
+	assert.Equal(t, map[string]int64{"mockllm/model": 2}, sizes.GetEntries())
+	assert.Empty(t, sizes.GetExpiredEntries())
 	entries, err := g.caches.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: project, PageSize: 1})
 	require.NoError(t, err)
 	require.Len(t, entries.GetEntries(), 1)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +61,27 @@ func (a *app) cacheCommand() *cobra.Command {
 }
 
 func (s *session) listCache(ctx context.Context) error {
+	if s.app.json {
+		return s.listCacheEntries(ctx)
+	}
+	sizes, err := s.cache.GetCacheSize(ctx, &modelv1.GetCacheSizeRequest{Parent: s.app.parent()})
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, model := range slices.Sorted(maps.Keys(sizes.GetBytes())) {
+		size := fmt.Sprintf("%.1f KiB", float64(sizes.GetBytes()[model])/1024)
+		rows = append(rows, []string{model, fmt.Sprint(sizes.GetEntries()[model]), fmt.Sprint(sizes.GetExpiredEntries()[model]), size})
+	}
+	if len(rows) == 0 {
+		s.app.note("no cached responses")
+		return nil
+	}
+	s.app.table([]string{"model", "responses", "expired", "size"}, rows)
+	return nil
+}
+
+func (s *session) listCacheEntries(ctx context.Context) error {
 	req := &modelv1.ListCacheEntriesRequest{Parent: s.app.parent(), PageSize: 1000}
 	entries, err := page(0, func(token string) ([]*modelv1.CacheEntry, string, error) {
 		req.PageToken = token
@@ -71,37 +91,10 @@ func (s *session) listCache(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	type sum struct{ responses, expired, bytes int64 }
-	sums := map[string]*sum{}
 	for _, e := range entries {
-		if s.app.json {
-			if err := s.app.emit(e); err != nil {
-				return err
-			}
-			continue
+		if err := s.app.emit(e); err != nil {
+			return err
 		}
-		of := sums[e.GetModel()]
-		if of == nil {
-			of = &sum{}
-			sums[e.GetModel()] = of
-		}
-		of.responses++
-		of.bytes += e.GetSize()
-		if e.GetExpireTime() != nil && e.GetExpireTime().AsTime().Before(time.Now()) {
-			of.expired++
-		}
-	}
-	var rows [][]string
-	for _, model := range slices.Sorted(maps.Keys(sums)) {
-		of := sums[model]
-		size := fmt.Sprintf("%.1f KiB", float64(of.bytes)/1024)
-		rows = append(rows, []string{model, fmt.Sprint(of.responses), fmt.Sprint(of.expired), size})
-	}
-	switch {
-	case len(entries) == 0:
-		s.app.note("no cached responses")
-	case !s.app.json:
-		s.app.table([]string{"model", "responses", "expired", "size"}, rows)
 	}
 	return nil
 }

@@ -30,12 +30,17 @@ func (s *Server) GetCacheSize(ctx context.Context, r *modelv1.GetCacheSizeReques
 	if err != nil {
 		return nil, err
 	}
-	sizes := &modelv1.GetCacheSizeResponse{Bytes: map[string]int64{}}
+	sizes, now := &modelv1.GetCacheSizeResponse{Bytes: map[string]int64{}, Entries: map[string]int64{}, ExpiredEntries: map[string]int64{}}, time.Now()
 	for _, info := range infos {
 		model := respcache.Model(project, info.Key.Group)
 		wanted := len(r.GetModels()) == 0 || slices.ContainsFunc(r.GetModels(), func(part string) bool { return strings.Contains(model, part) })
-		if wanted {
-			sizes.Bytes[model] += info.Size
+		if !wanted {
+			continue
+		}
+		sizes.Bytes[model] += info.Size
+		sizes.Entries[model]++
+		if info.Expired(now) {
+			sizes.ExpiredEntries[model]++
 		}
 	}
 	return sizes, nil

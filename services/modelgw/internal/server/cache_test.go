@@ -77,6 +77,10 @@ func TestExpiredEntriesOfTheCache(t *testing.T) {
 		assert.ElementsMatch(t, []string{"short0", "short1"}, expired())
 		assert.Equal(t, []string{"short0"}, expired("openai/gpt"), "a model is named exactly")
 		assert.Empty(t, expired("openai"))
+		sizes, err := s.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: parent})
+		require.NoError(t, err)
+		assert.Equal(t, map[string]int64{"openai/gpt": 2, "mockllm/model": 2}, sizes.GetEntries())
+		assert.Equal(t, map[string]int64{"openai/gpt": 1, "mockllm/model": 1}, sizes.GetExpiredEntries())
 
 		assert.EqualValues(t, 1, remove(&modelv1.ClearCacheRequest{ExpiredOnly: true, Ids: []string{"short0", "long0"}}))
 		assert.Equal(t, []string{"short1"}, expired())

@@ -3779,9 +3779,13 @@ func (x *GetCacheSizeRequest) GetModels() []string {
 type GetCacheSizeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes by model, `provider/name`.
-	Bytes         map[string]int64 `protobuf:"bytes,1,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Bytes map[string]int64 `protobuf:"bytes,1,rep,name=bytes,proto3" json:"bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Entries by model, expired ones included.
+	Entries map[string]int64 `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Expired entries by model; a model without any is left out.
+	ExpiredEntries map[string]int64 `protobuf:"bytes,3,rep,name=expired_entries,json=expiredEntries,proto3" json:"expired_entries,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetCacheSizeResponse) Reset() {
@@ -3817,6 +3821,20 @@ func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
 	if x != nil {
 		return x.Bytes
+	}
+	return nil
+}
+
+func (x *GetCacheSizeResponse) GetEntries() map[string]int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *GetCacheSizeResponse) GetExpiredEntries() map[string]int64 {
+	if x != nil {
+		return x.ExpiredEntries
 	}
 	return nil
 }
@@ -5122,11 +5140,19 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x13GetCacheSizeRequest\x12<\n" +
 	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
 	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
-	"\x06models\x18\x02 \x03(\tR\x06models\"\x9b\x01\n" +
+	"\x06models\x18\x02 \x03(\tR\x06models\"\xd2\x03\n" +
 	"\x14GetCacheSizeResponse\x12I\n" +
-	"\x05bytes\x18\x01 \x03(\v23.evalfleet.model.v1.GetCacheSizeResponse.BytesEntryR\x05bytes\x1a8\n" +
+	"\x05bytes\x18\x01 \x03(\v23.evalfleet.model.v1.GetCacheSizeResponse.BytesEntryR\x05bytes\x12O\n" +
+	"\aentries\x18\x02 \x03(\v25.evalfleet.model.v1.GetCacheSizeResponse.EntriesEntryR\aentries\x12e\n" +
+	"\x0fexpired_entries\x18\x03 \x03(\v2<.evalfleet.model.v1.GetCacheSizeResponse.ExpiredEntriesEntryR\x0eexpiredEntries\x1a8\n" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
+	"\fEntriesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aA\n" +
+	"\x13ExpiredEntriesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd7\x01\n" +
 	"\x17ListCacheEntriesRequest\x12<\n" +
@@ -5265,7 +5291,7 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
 	(AccountCheckResult)(0),             // 1: evalfleet.model.v1.AccountCheckResult
@@ -5332,52 +5358,54 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	nil,                                 // 62: evalfleet.model.v1.RawResponse.HeadersEntry
 	nil,                                 // 63: evalfleet.model.v1.Prices.ModesEntry
 	nil,                                 // 64: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 65: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 66: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 67: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 68: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 69: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 70: google.protobuf.Duration
-	(*v12.OffloadedField)(nil),          // 71: evalfleet.content.v1.OffloadedField
-	(*ModelOutput)(nil),                 // 72: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 73: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 74: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 75: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 76: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 77: evalfleet.effect.v1.Note
-	(*ModelUsage)(nil),                  // 78: evalfleet.model.v1.ModelUsage
-	(*fieldmaskpb.FieldMask)(nil),       // 79: google.protobuf.FieldMask
+	nil,                                 // 65: evalfleet.model.v1.GetCacheSizeResponse.EntriesEntry
+	nil,                                 // 66: evalfleet.model.v1.GetCacheSizeResponse.ExpiredEntriesEntry
+	(*v1.Attribution)(nil),              // 67: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 68: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 69: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 70: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 71: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 72: google.protobuf.Duration
+	(*v12.OffloadedField)(nil),          // 73: evalfleet.content.v1.OffloadedField
+	(*ModelOutput)(nil),                 // 74: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 75: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 76: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 77: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 78: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 79: evalfleet.effect.v1.Note
+	(*ModelUsage)(nil),                  // 80: evalfleet.model.v1.ModelUsage
+	(*fieldmaskpb.FieldMask)(nil),       // 81: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	65,  // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	66,  // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	67,  // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	68,  // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	4,   // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	67,  // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	68,  // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	69,  // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	69,  // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	70,  // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	71,  // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	7,   // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	70,  // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	71,  // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	72,  // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	73,  // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	4,   // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	66,  // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	71,  // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	68,  // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	73,  // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	4,   // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	61,  // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
 	62,  // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
-	72,  // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	73,  // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	74,  // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	75,  // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,   // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	74,  // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	69,  // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	76,  // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	71,  // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
 	8,   // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
 	4,   // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	10,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	66,  // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	68,  // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
 	33,  // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	71,  // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	75,  // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	70,  // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	74,  // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	73,  // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	77,  // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	72,  // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	76,  // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
 	3,   // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
 	13,  // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
 	14,  // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
@@ -5385,27 +5413,27 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	17,  // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
 	9,   // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
 	8,   // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	71,  // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	73,  // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	15,  // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	76,  // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	77,  // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	66,  // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	67,  // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	78,  // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	79,  // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	68,  // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	69,  // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
 	4,   // 42: evalfleet.model.v1.CountTokensRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	71,  // 43: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	65,  // 44: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	66,  // 45: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	73,  // 43: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	67,  // 44: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	68,  // 45: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	4,   // 46: evalfleet.model.v1.CompactRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	67,  // 47: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	69,  // 48: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	70,  // 49: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
-	71,  // 50: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	73,  // 51: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	74,  // 52: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	69,  // 47: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	71,  // 48: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	72,  // 49: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
+	73,  // 50: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	75,  // 51: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	76,  // 52: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
 	10,  // 53: evalfleet.model.v1.CompactResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	66,  // 54: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
-	78,  // 55: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
-	71,  // 56: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	68,  // 54: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
+	80,  // 55: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
+	73,  // 56: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	32,  // 57: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
 	33,  // 58: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
 	33,  // 59: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
@@ -5417,65 +5445,67 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	44,  // 65: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
 	1,   // 66: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
 	64,  // 67: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	49,  // 68: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	75,  // 69: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	53,  // 70: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	75,  // 71: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	2,   // 72: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
-	52,  // 73: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	52,  // 74: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	79,  // 75: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	57,  // 76: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	57,  // 77: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	79,  // 78: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	33,  // 79: evalfleet.model.v1.Prices.ModesEntry.value:type_name -> evalfleet.model.v1.Prices
-	3,   // 80: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	11,  // 81: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	18,  // 82: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	19,  // 83: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	21,  // 84: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	23,  // 85: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	25,  // 86: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	5,   // 87: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	27,  // 88: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	29,  // 89: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
-	34,  // 90: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	35,  // 91: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	37,  // 92: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	41,  // 93: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
-	45,  // 94: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	47,  // 95: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	50,  // 96: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	54,  // 97: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	56,  // 98: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	58,  // 99: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	60,  // 100: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	9,   // 101: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	12,  // 102: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	12,  // 103: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	20,  // 104: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	22,  // 105: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	24,  // 106: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	26,  // 107: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	6,   // 108: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	28,  // 109: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	30,  // 110: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
-	31,  // 111: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	36,  // 112: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	38,  // 113: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	42,  // 114: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
-	46,  // 115: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	48,  // 116: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	51,  // 117: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	55,  // 118: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	52,  // 119: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	59,  // 120: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	57,  // 121: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	101, // [101:122] is the sub-list for method output_type
-	80,  // [80:101] is the sub-list for method input_type
-	80,  // [80:80] is the sub-list for extension type_name
-	80,  // [80:80] is the sub-list for extension extendee
-	0,   // [0:80] is the sub-list for field type_name
+	65,  // 68: evalfleet.model.v1.GetCacheSizeResponse.entries:type_name -> evalfleet.model.v1.GetCacheSizeResponse.EntriesEntry
+	66,  // 69: evalfleet.model.v1.GetCacheSizeResponse.expired_entries:type_name -> evalfleet.model.v1.GetCacheSizeResponse.ExpiredEntriesEntry
+	49,  // 70: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	77,  // 71: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	53,  // 72: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	77,  // 73: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	2,   // 74: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	52,  // 75: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	52,  // 76: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	81,  // 77: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	57,  // 78: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	57,  // 79: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	81,  // 80: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	33,  // 81: evalfleet.model.v1.Prices.ModesEntry.value:type_name -> evalfleet.model.v1.Prices
+	3,   // 82: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	11,  // 83: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	18,  // 84: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	19,  // 85: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	21,  // 86: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	23,  // 87: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	25,  // 88: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	5,   // 89: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	27,  // 90: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	29,  // 91: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
+	34,  // 92: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	35,  // 93: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	37,  // 94: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	41,  // 95: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
+	45,  // 96: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	47,  // 97: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	50,  // 98: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	54,  // 99: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	56,  // 100: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	58,  // 101: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	60,  // 102: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	9,   // 103: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	12,  // 104: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	12,  // 105: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	20,  // 106: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	22,  // 107: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	24,  // 108: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	26,  // 109: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	6,   // 110: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	28,  // 111: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	30,  // 112: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
+	31,  // 113: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	36,  // 114: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	38,  // 115: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	42,  // 116: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
+	46,  // 117: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	48,  // 118: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	51,  // 119: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	55,  // 120: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	52,  // 121: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	59,  // 122: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	57,  // 123: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	103, // [103:124] is the sub-list for method output_type
+	82,  // [82:103] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -5508,7 +5538,7 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   62,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

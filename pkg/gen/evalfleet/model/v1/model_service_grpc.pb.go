@@ -712,7 +712,7 @@ const (
 //
 // CacheService manages the response cache.
 type CacheServiceClient interface {
-	// GetCacheSize returns the stored bytes by model.
+	// GetCacheSize returns what is stored of each model: bytes and numbers of entries.
 	GetCacheSize(ctx context.Context, in *GetCacheSizeRequest, opts ...grpc.CallOption) (*GetCacheSizeResponse, error)
 	// ListCacheEntries lists entries, all or only expired ones.
 	ListCacheEntries(ctx context.Context, in *ListCacheEntriesRequest, opts ...grpc.CallOption) (*ListCacheEntriesResponse, error)
@@ -764,7 +764,7 @@ func (c *cacheServiceClient) ClearCache(ctx context.Context, in *ClearCacheReque
 //
 // CacheService manages the response cache.
 type CacheServiceServer interface {
-	// GetCacheSize returns the stored bytes by model.
+	// GetCacheSize returns what is stored of each model: bytes and numbers of entries.
 	GetCacheSize(context.Context, *GetCacheSizeRequest) (*GetCacheSizeResponse, error)
 	// ListCacheEntries lists entries, all or only expired ones.
 	ListCacheEntries(context.Context, *ListCacheEntriesRequest) (*ListCacheEntriesResponse, error)

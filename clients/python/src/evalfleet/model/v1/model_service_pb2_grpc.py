@@ -727,7 +727,7 @@ class CacheServiceServicer(object):
     """
 
     def GetCacheSize(self, request, context):
-        """GetCacheSize returns the stored bytes by model.
+        """GetCacheSize returns what is stored of each model: bytes and numbers of entries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

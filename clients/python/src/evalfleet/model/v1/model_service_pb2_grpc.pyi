@@ -317,7 +317,7 @@ class CacheServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CacheServiceAsyncStub: ...
     GetCacheSize: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.GetCacheSizeRequest, _model_service_pb2.GetCacheSizeResponse]
-    """GetCacheSize returns the stored bytes by model."""
+    """GetCacheSize returns what is stored of each model: bytes and numbers of entries."""
     ListCacheEntries: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.ListCacheEntriesRequest, _model_service_pb2.ListCacheEntriesResponse]
     """ListCacheEntries lists entries, all or only expired ones."""
     ClearCache: _grpc.UnaryUnaryMultiCallable[_model_service_pb2.ClearCacheRequest, _model_service_pb2.ClearCacheResponse]
@@ -329,7 +329,7 @@ class CacheServiceAsyncStub(CacheServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetCacheSize: _aio.UnaryUnaryMultiCallable[_model_service_pb2.GetCacheSizeRequest, _model_service_pb2.GetCacheSizeResponse]  # type: ignore[assignment]
-    """GetCacheSize returns the stored bytes by model."""
+    """GetCacheSize returns what is stored of each model: bytes and numbers of entries."""
     ListCacheEntries: _aio.UnaryUnaryMultiCallable[_model_service_pb2.ListCacheEntriesRequest, _model_service_pb2.ListCacheEntriesResponse]  # type: ignore[assignment]
     """ListCacheEntries lists entries, all or only expired ones."""
     ClearCache: _aio.UnaryUnaryMultiCallable[_model_service_pb2.ClearCacheRequest, _model_service_pb2.ClearCacheResponse]  # type: ignore[assignment]
@@ -344,7 +344,7 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_service_pb2.GetCacheSizeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_service_pb2.GetCacheSizeResponse, _abc.Awaitable[_model_service_pb2.GetCacheSizeResponse]]:
-        """GetCacheSize returns the stored bytes by model."""
+        """GetCacheSize returns what is stored of each model: bytes and numbers of entries."""
 
     @_abc_1.abstractmethod
     def ListCacheEntries(
