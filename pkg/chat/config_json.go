@@ -152,7 +152,7 @@ func boolOption(name string, at place[*bool]) option {
 	}
 }
 
-// textOption is a text; where allowed is given, one of these.
+// textOption is a text; one of the option's words in [optionWords], if it has any there.
 func textOption(name string, at place[*string]) option {
 	return option{
 		name,

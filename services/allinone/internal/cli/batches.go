@@ -66,24 +66,20 @@ func (s *session) cancelBatches(ctx context.Context, ids []string) error {
 }
 
 func (s *session) batchTable(batches []*modelv1.Batch) error {
+	if s.app.json {
+		return emitAll(s.app, batches)
+	}
 	var rows [][]string
 	for _, b := range batches {
-		if s.app.json {
-			if err := s.app.emit(b); err != nil {
-				return err
-			}
-			continue
-		}
 		rows = append(rows, []string{
 			short(b.GetName()), b.GetModel(), batchState(b), fmt.Sprintf("%d of %d", b.GetCompleted(), b.GetRequests()), fmt.Sprint(b.GetFailed()), when(b.GetCreateTime()), cmp.Or(b.GetError(), "–"),
 		})
 	}
-	switch {
-	case len(batches) == 0:
+	if len(rows) == 0 {
 		s.app.note("no batches")
-	case !s.app.json:
-		s.app.table([]string{"batch", "model", "state", "answered", "failed", "since", "error"}, rows)
+		return nil
 	}
+	s.app.table([]string{"batch", "model", "state", "answered", "failed", "since", "error"}, rows)
 	return nil
 }
 

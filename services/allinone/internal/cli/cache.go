@@ -91,12 +91,7 @@ func (s *session) listCacheEntries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if err := s.app.emit(e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return emitAll(s.app, entries)
 }
 
 func (s *session) clearCache(ctx context.Context, models []string, expired bool) error {

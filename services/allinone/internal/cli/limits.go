@@ -21,7 +21,7 @@ func (a *app) limitsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limits",
 		Short: "Show or change budgets, and the connections to providers",
-		Long: `A budget bounds the tokens and dollars of a project (project), of an evaluation (evals/ID), or of an account with all its projects (PROVIDER/ACCOUNT). Calls fail once it is spent, until it is raised.
+		Long: `A budget bounds the tokens and dollars of a project (project), of an evaluation (evals/ID), or of an account with all its projects (PROVIDER/ACCOUNT). Once it is spent runs wait, and other calls fail, until it is raised.
 
 A pool bounds the requests in flight to an account, or to one of its models. It is shown once a call has used it. Most limits adapt: what is set is then the highest limit.
 
@@ -205,14 +205,11 @@ func (s *session) setPool(ctx context.Context, name string, n int32) error {
 }
 
 func (s *session) budgetTable(budgets []*modelv1.Budget) error {
+	if s.app.json {
+		return emitAll(s.app, budgets)
+	}
 	var rows [][]string
 	for _, b := range budgets {
-		if s.app.json {
-			if err := s.app.emit(b); err != nil {
-				return err
-			}
-			continue
-		}
 		maxCost, least := "–", ""
 		if b.MaxCost != nil {
 			maxCost = "$" + strconv.FormatFloat(b.GetMaxCost(), 'f', -1, 64)
@@ -241,14 +238,11 @@ func (a *app) budgetScope(name string) string {
 }
 
 func (s *session) poolTable(pools []*modelv1.ConnectionPool) error {
+	if s.app.json {
+		return emitAll(s.app, pools)
+	}
 	var rows [][]string
 	for _, p := range pools {
-		if s.app.json {
-			if err := s.app.emit(p); err != nil {
-				return err
-			}
-			continue
-		}
 		limit := fmt.Sprint(p.GetLimit())
 		if p.GetAdaptive() {
 			limit += fmt.Sprintf(", up to %d", p.GetMax())

@@ -143,12 +143,7 @@ func (s *session) logsOfEval(ctx context.Context, eval string, f logFlags) error
 		}
 	}
 	if s.app.json {
-		for _, sample := range shown {
-			if err := s.app.emit(sample); err != nil {
-				return err
-			}
-		}
-		return nil
+		return emitAll(s.app, shown)
 	}
 	s.showSamples(shown)
 	if len(shown) > 0 {

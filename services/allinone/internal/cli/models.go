@@ -104,22 +104,16 @@ func (s *session) showModels(ctx context.Context, names []string) error {
 
 // modelTable shows models, and the sources of their figures.
 func (s *session) modelTable(known []*modelv1.Model) error {
+	if s.app.json {
+		return emitAll(s.app, known)
+	}
 	var rows [][]string
 	facts, charges := map[string]bool{}, map[string]bool{}
 	for _, m := range known {
-		if s.app.json {
-			if err := s.app.emit(m); err != nil {
-				return err
-			}
-			continue
-		}
 		rows = append(rows, []string{
 			m.GetShortName(), tokenCount(m.ContextTokens), tokenCount(m.OutputTokens), prices(m.GetPrices()), cmp.Or(m.GetDefaultReasoningEffort(), "–"), cmp.Or(m.GetReleaseDate(), "–"),
 		})
 		facts[m.GetFactsSource()], charges[m.GetPricesSource()] = true, true
-	}
-	if s.app.json {
-		return nil
 	}
 	s.app.table([]string{"model", "context", "output", "$ per 1M in/out", "effort", "released"}, rows)
 	s.app.print("")

@@ -25,6 +25,16 @@ func (a *app) emit(m proto.Message) error {
 	return err
 }
 
+// emitAll writes a list of messages, each as emit does.
+func emitAll[M proto.Message](a *app, list []M) error {
+	for _, m := range list {
+		if err := a.emit(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // table writes rows under headings. In a terminal it keeps to the width; in a pipe nothing is cut.
 func (a *app) table(head []string, rows [][]string) {
 	t := table.NewWriter()

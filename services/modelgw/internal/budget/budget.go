@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -100,8 +99,9 @@ type Ledger struct {
 
 // New returns a ledger in memory with the configured bounds by scope, such as `projects/default`.
 func New(configured map[string]Bounds) *Ledger {
-	l := &Ledger{scopes: map[string]*State{}, configured: maps.Clone(configured)}
+	l := &Ledger{scopes: map[string]*State{}, configured: map[string]Bounds{}}
 	for scope, b := range configured {
+		l.configured[scope] = b
 		l.scope(scope).Bounds = b
 	}
 	return l
@@ -219,10 +219,10 @@ func (l *Ledger) settle(scopes []string, reserved int64, taken *modelv1.ModelUsa
 		s.Reserved -= reserved
 		s.Tokens = chat.SumTokens(s.Tokens, taken.GetTotalTokens())
 		s.Cost = chat.SumCost(s.Cost, taken.GetTotalCost())
+		s.CostPartial = s.CostPartial || taken.GetCostPartial() || taken != nil && taken.TotalCost == nil && taken.GetTotalTokens() > 0
 		if l.unsaved != nil && taken != nil {
 			l.unsaved[scope] = struct{}{}
 		}
-		s.CostPartial = s.CostPartial || taken.GetCostPartial() || taken != nil && taken.TotalCost == nil && taken.GetTotalTokens() > 0
 	}
 	l.wake()
 }
@@ -263,9 +263,6 @@ func (l *Ledger) Set(ctx context.Context, scope string, b Bounds) (State, error)
 func (l *Ledger) Configure(ctx context.Context, scope string, b Bounds) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	if l.configured == nil {
-		l.configured = map[string]Bounds{}
-	}
 	l.configured[scope] = b
 	l.bound(scope, b)
 	if l.store == nil {
