@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/dialecttest"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -246,23 +247,7 @@ func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
 	assert.Equal(t, "priority", facts.Billing.Mode)
 }
 
-// An answer of several choices is cut off while one of them lacks the reason why it ended, unless the last event came.
 func TestAStreamIsCompleteWhenAllItsChoicesAre(t *testing.T) {
 	t.Parallel()
-	s := openaichat.Codec{}.NewStreamReader()
-	add := func(data string) {
-		_, err := s.Add(dialect.Event{Data: []byte(data)})
-		require.NoError(t, err)
-	}
-	add(`{"id":"x","model":"m","choices":[]}`)
-	assert.False(t, s.Complete())
-	add(`{"choices":[{"index":0,"delta":{"content":"Whole."},"finish_reason":"stop"}]}`)
-	assert.True(t, s.Complete())
-	add(`{"choices":[{"index":1,"delta":{"content":"Half a"},"finish_reason":null}]}`)
-	assert.False(t, s.Complete())
-	add(`{"choices":[{"index":1,"delta":{"content":"n answer."},"finish_reason":"stop"}]}`)
-	assert.True(t, s.Complete())
-	add(`{"choices":[{"index":2,"delta":{"content":"No reason."}}]}`)
-	add(`[DONE]`)
-	assert.True(t, s.Complete())
+	dialecttest.CompleteChoices(t, openaichat.Codec{})
 }
