@@ -42,8 +42,11 @@ async def sandbox(config: SandboxConfig | None = None) -> AsyncIterator[Evalflee
         await EvalfleetSandbox.sample_cleanup("task", config, made, False)
 
 
-def run(test: Callable[[], Awaitable[None]], within: float = 60) -> None:
-    """Runs a test in an event loop of its own, and closes its connections."""
+def run(test: Callable[[], Awaitable[None]], within: float = 600) -> None:
+    """Runs a test in an event loop of its own, and closes its connections.
+
+    The bound is for a test that waits without end: on a busy machine hundreds of commands take more than a minute.
+    """
 
     async def whole() -> None:
         try:
