@@ -4,7 +4,9 @@
 package cache
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"time"
 )
 
@@ -12,6 +14,11 @@ import (
 type Key struct {
 	Group string
 	ID    string
+}
+
+// Compare is the order of keys: by group, then by id.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Group, other.Group), cmp.Compare(k.ID, other.ID))
 }
 
 // Info is the metadata of an entry.
@@ -34,8 +41,10 @@ type Cache interface {
 	Get(ctx context.Context, key Key) (value []byte, ok bool, err error)
 	// Put stores a value until it expires; the zero time is never. It replaces a present value.
 	Put(ctx context.Context, key Key, value []byte, expires time.Time) error
-	// List returns the entries whose group begins with prefix, by group and id, expired ones included.
-	List(ctx context.Context, prefix string) ([]Info, error)
+	// List yields the entries whose group begins with prefix and whose keys follow after, in the order of keys, expired
+	// ones included. The zero key precedes all. A failure is yielded as the last pair. The cache must not be called
+	// during the iteration.
+	List(ctx context.Context, prefix string, after Key) iter.Seq2[Info, error]
 	// Delete removes entries and returns how many there were.
 	Delete(ctx context.Context, keys ...Key) (int, error)
 }

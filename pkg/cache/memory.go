@@ -1,8 +1,8 @@
 package cache
 
 import (
-	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -53,20 +53,28 @@ func (m *Memory) Put(_ context.Context, key Key, value []byte, expires time.Time
 	return nil
 }
 
-// List implements Cache.
-func (m *Memory) List(_ context.Context, prefix string) ([]Info, error) {
+// List implements Cache. It looks at all entries first.
+func (m *Memory) List(_ context.Context, prefix string, after Key) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for _, info := range m.following(prefix, after) {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Memory) following(prefix string, after Key) []Info {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var infos []Info
 	for key, e := range m.entries.All() {
-		if strings.HasPrefix(key.Group, prefix) {
+		if strings.HasPrefix(key.Group, prefix) && key.Compare(after) > 0 {
 			infos = append(infos, e.info)
 		}
 	}
-	slices.SortFunc(infos, func(a, b Info) int {
-		return cmp.Or(cmp.Compare(a.Key.Group, b.Key.Group), cmp.Compare(a.Key.ID, b.Key.ID))
-	})
-	return infos, nil
+	slices.SortFunc(infos, func(a, b Info) int { return a.Key.Compare(b.Key) })
+	return infos
 }
 
 // Delete implements Cache.

@@ -19,6 +19,17 @@ type Harness struct {
 	New func(t *testing.T) cache.Cache
 }
 
+// Listed returns the entries whose group begins with prefix and whose keys follow after.
+func Listed(t *testing.T, c cache.Cache, prefix string, after cache.Key) []cache.Info {
+	t.Helper()
+	var infos []cache.Info
+	for info, err := range c.List(t.Context(), prefix, after) {
+		require.NoError(t, err)
+		infos = append(infos, info)
+	}
+	return infos
+}
+
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
@@ -28,6 +39,7 @@ func Run(t *testing.T, h Harness) {
 		"a value without an expiry stays":            stay,
 		"a value is replaced":                        replace,
 		"entries are listed by group":                listed,
+		"a list is continued":                        continued,
 		"entries are deleted":                        deleted,
 	} {
 		h.Run(t, name, func(t *testing.T, advance func(time.Duration)) {
@@ -92,14 +104,36 @@ func listed(f *fixture) {
 	f.put("p/a", "1", "12", 0)
 	f.put("q/a", "1", "1", 0)
 	f.advance(time.Hour)
-	infos, err := f.List(f.Context(), "p/")
-	require.NoError(f, err)
+	infos := Listed(f.T, f.Cache, "p/", cache.Key{})
 	require.Len(f, infos, 3)
 	assert.Equal(f, []cache.Key{{Group: "p/a", ID: "1"}, {Group: "p/a", ID: "2"}, {Group: "p/b", ID: "1"}},
 		[]cache.Key{infos[0].Key, infos[1].Key, infos[2].Key})
 	assert.Equal(f, []int64{2, 1, 4}, []int64{infos[0].Size, infos[1].Size, infos[2].Size})
 	assert.False(f, infos[0].Expired(time.Now()))
 	assert.True(f, infos[1].Expired(time.Now()))
+}
+
+func continued(f *fixture) {
+	all := []cache.Key{{Group: "p/a", ID: "2"}, {Group: "p/a", ID: "3"}, {Group: "p/a !", ID: "1"}, {Group: "p/b", ID: "1"}}
+	for _, key := range all {
+		f.put(key.Group, key.ID, "one", 0)
+	}
+	f.put("o/a", "1", "one", 0)
+	f.put("q/a", "1", "one", 0)
+	for from, after := range []cache.Key{{Group: "o/z", ID: "1"}, all[0], all[1], all[2], all[3], {Group: "q/a"}} {
+		for to := from; to <= len(all); to++ { // The reader may end the list at any entry.
+			var got []cache.Key
+			for info, err := range f.List(f.Context(), "p/", after) {
+				require.NoError(f, err)
+				if len(got) == to-from {
+					break
+				}
+				got = append(got, info.Key)
+			}
+			assert.Equal(f, all[from:to], append([]cache.Key{}, got...), "%v", after)
+		}
+	}
+	f.want("p/b", "1", "one")
 }
 
 func deleted(f *fixture) {

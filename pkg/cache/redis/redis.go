@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -82,19 +83,32 @@ func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires ti
 	return c.noted(ctx, c.client.Set(ctx, c.name(key), encode(expires, value), life).Err())
 }
 
-// List implements cache.Cache. Expired entries are not among them for long.
-func (c *Cache) List(ctx context.Context, prefix string) ([]cache.Info, error) {
+// List implements cache.Cache. It looks at all keys first. Expired entries are not among them for long.
+func (c *Cache) List(ctx context.Context, prefix string, after cache.Key) iter.Seq2[cache.Info, error] {
+	return func(yield func(cache.Info, error) bool) {
+		infos, err := c.following(ctx, prefix, after)
+		if err != nil {
+			yield(cache.Info{}, unavailable(err))
+			return
+		}
+		for _, info := range infos {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Cache) following(ctx context.Context, prefix string, after cache.Key) ([]cache.Info, error) {
 	var infos []cache.Info
 	err := c.scan(ctx, prefix, func(server redis.Cmdable, names []string) error {
 		more, err := c.infos(ctx, server, names)
-		infos = append(infos, more...)
+		infos = append(infos, slices.DeleteFunc(more, func(info cache.Info) bool { return info.Key.Compare(after) <= 0 })...)
 		return err
 	})
-	slices.SortFunc(infos, func(a, b cache.Info) int {
-		return cmp.Or(cmp.Compare(a.Key.Group, b.Key.Group), cmp.Compare(a.Key.ID, b.Key.ID))
-	})
+	slices.SortFunc(infos, func(a, b cache.Info) int { return a.Key.Compare(b.Key) })
 	// A scan may find a key twice.
-	return slices.CompactFunc(infos, func(a, b cache.Info) bool { return a.Key == b.Key }), unavailable(err)
+	return slices.CompactFunc(infos, func(a, b cache.Info) bool { return a.Key == b.Key }), err
 }
 
 // Delete implements cache.Cache.

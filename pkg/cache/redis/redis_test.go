@@ -73,18 +73,13 @@ func TestAListIsOfItsPrefixAlone(t *testing.T) {
 		require.NoError(t, c.Put(t.Context(), cache.Key{Group: group, ID: "1"}, nil, time.Time{}))
 	}
 	for prefix, want := range map[string]int{"many/": 2500, "p*/": 1, `p\/`: 1, "p[q]/": 1, "p?/": 1, "p": 5, "n/a": 1, "no": 0} {
-		infos, err := c.List(t.Context(), prefix)
-		require.NoError(t, err)
-		assert.Len(t, infos, want, prefix)
+		assert.Len(t, cachetest.Listed(t, c, prefix, cache.Key{}), want, prefix)
 	}
-	infos, err := c.List(t.Context(), "n/")
-	require.NoError(t, err)
+	infos := cachetest.Listed(t, c, "n/", cache.Key{})
 	require.Len(t, infos, 1)
 	assert.Equal(t, cache.Key{Group: "n/a\x00b", ID: "1"}, infos[0].Key)
-	infos, err = c.List(t.Context(), "many/")
-	require.NoError(t, err)
 	var keys []cache.Key
-	for _, info := range infos {
+	for _, info := range cachetest.Listed(t, c, "many/", cache.Key{}) {
 		keys = append(keys, info.Key)
 	}
 	removed, err := c.Delete(t.Context(), keys...)
@@ -123,8 +118,7 @@ func TestAForeignValueIsNoEntry(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, ok, "the server is asked as before")
 	}
-	infos, err := c.List(t.Context(), "g")
-	require.NoError(t, err)
+	infos := cachetest.Listed(t, c, "g", cache.Key{})
 	require.Len(t, infos, 1)
 	assert.Equal(t, whole, infos[0].Key)
 	require.NoError(t, c.Put(t.Context(), foreign, []byte("new"), time.Time{}))
@@ -160,7 +154,9 @@ func TestWithoutTheServerNothingIsFound(t *testing.T) {
 		require.NoError(t, err, "it is not asked again at once")
 		assert.False(t, ok)
 		require.NoError(t, c.Put(t.Context(), key, []byte("value"), time.Time{}))
-		_, err = c.List(t.Context(), "")
+		for _, err = range c.List(t.Context(), "", cache.Key{}) {
+			break
+		}
 		require.ErrorContains(t, err, "redis, which has the response cache, does not answer")
 	})
 	require.NoError(t, server.Run(t.Context()))

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -161,33 +162,45 @@ func (c *Cache) isFull(tx *store.Tx) (bool, error) {
 	return err == nil && bytes > c.most, err
 }
 
-// List implements cache.Cache.
-func (c *Cache) List(ctx context.Context, prefix string) (infos []cache.Info, err error) {
-	db, err := c.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = db.Read(ctx, func(v *store.View) error {
-		infos = nil
-		const query = "SELECT of_group, id, size, expires_at FROM entries WHERE of_group >= ? ORDER BY of_group, id"
-		for row, err := range v.Query(query, prefix) {
-			if err != nil {
-				return err
-			}
-			var info cache.Info
-			var expires int64
-			if err := row.Scan(&info.Key.Group, &info.Key.ID, &info.Size, &expires); err != nil {
-				return err
-			}
-			if !strings.HasPrefix(info.Key.Group, prefix) {
-				break
-			}
-			info.Expires = timeOf(expires)
-			infos = append(infos, info)
+// List implements cache.Cache. It reads no more entries than it yields, but for one, and values never.
+func (c *Cache) List(ctx context.Context, prefix string, after cache.Key) iter.Seq2[cache.Info, error] {
+	return func(yield func(cache.Info, error) bool) {
+		db, err := c.open(ctx)
+		if err != nil {
+			yield(cache.Info{}, err)
+			return
 		}
-		return nil
-	})
-	return infos, c.failed(ctx, db, err)
+		err = db.Read(ctx, func(v *store.View) error { return list(v, prefix, after, yield) })
+		if err != nil {
+			yield(cache.Info{}, c.failed(ctx, db, err))
+		}
+	}
+}
+
+func list(v *store.View, prefix string, after cache.Key, yield func(cache.Info, error) bool) error {
+	first := after
+	if first.Group < prefix {
+		first = cache.Key{Group: prefix}
+	}
+	const query = "SELECT of_group, id, size, expires_at FROM entries WHERE (of_group, id) >= (?, ?) ORDER BY of_group, id"
+	for row, err := range v.Query(query, first.Group, first.ID) {
+		if err != nil {
+			return err
+		}
+		var info cache.Info
+		var expires int64
+		if err := row.Scan(&info.Key.Group, &info.Key.ID, &info.Size, &expires); err != nil {
+			return err
+		}
+		if info.Key == after {
+			continue
+		}
+		info.Expires = timeOf(expires)
+		if !strings.HasPrefix(info.Key.Group, prefix) || !yield(info, nil) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // Delete implements cache.Cache.

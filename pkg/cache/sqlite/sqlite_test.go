@@ -49,10 +49,8 @@ func TestSuite(t *testing.T) {
 // found are the ids that a cache has.
 func found(t *testing.T, c *sqlite.Cache) string {
 	t.Helper()
-	infos, err := c.List(t.Context(), "")
-	require.NoError(t, err)
 	var ids []string
-	for _, info := range infos {
+	for _, info := range cachetest.Listed(t, c, "", cache.Key{}) {
 		ids = append(ids, info.Key.ID)
 	}
 	return strings.Join(ids, " ")
@@ -177,9 +175,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	for range 8 {
 		require.NoError(t, <-done)
 	}
-	infos, err := c.List(t.Context(), "")
-	require.NoError(t, err)
-	assert.Len(t, infos, 5)
+	assert.Len(t, cachetest.Listed(t, c, "", cache.Key{}), 5)
 }
 
 // What was put after Get had found its key expired stays.
@@ -262,13 +258,11 @@ func TestAFileShrinks(t *testing.T) {
 	for i := range 50 {
 		put(t, c, fmt.Sprint(i), 20000, time.Time{})
 	}
-	infos, err := c.List(t.Context(), "")
-	require.NoError(t, err)
 	var keys []cache.Key
-	for _, info := range infos {
+	for _, info := range cachetest.Listed(t, c, "", cache.Key{}) {
 		keys = append(keys, info.Key)
 	}
-	_, err = c.Delete(t.Context(), keys...)
+	_, err := c.Delete(t.Context(), keys...)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	info, err := os.Stat(path)
@@ -292,8 +286,6 @@ func TestASmallerBoundIsReachedInSteps(t *testing.T) {
 	c = open(t, path, 100)
 	for _, want := range []int{501, 10} {
 		put(t, c, fmt.Sprint("new ", want), 10, time.Time{})
-		infos, err := c.List(t.Context(), "")
-		require.NoError(t, err)
-		assert.Len(t, infos, want)
+		assert.Len(t, cachetest.Listed(t, c, "", cache.Key{}), want)
 	}
 }

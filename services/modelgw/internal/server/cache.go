@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -14,24 +15,22 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
-// entries returns the cache entries of a project.
-func (s *Server) entries(ctx context.Context, parent string) (project string, infos []cache.Info, err error) {
-	project, err = resource.ParseProject("parent", parent)
-	if err != nil {
-		return "", nil, err
-	}
-	infos, err = s.Cache.List(ctx, respcache.Group(project, ""))
-	return project, infos, err
+// entries yields the cache entries of a project that follow a key.
+func (s *Server) entries(ctx context.Context, project string, after cache.Key) iter.Seq2[cache.Info, error] {
+	return s.Cache.List(ctx, respcache.Group(project, ""), after)
 }
 
 // GetCacheSize implements CacheService.
 func (s *Server) GetCacheSize(ctx context.Context, r *modelv1.GetCacheSizeRequest) (*modelv1.GetCacheSizeResponse, error) {
-	project, infos, err := s.entries(ctx, r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
 	sizes, now := &modelv1.GetCacheSizeResponse{Bytes: map[string]int64{}, Entries: map[string]int64{}, ExpiredEntries: map[string]int64{}}, time.Now()
-	for _, info := range infos {
+	for info, err := range s.entries(ctx, project, cache.Key{}) {
+		if err != nil {
+			return nil, err
+		}
 		model := respcache.Model(project, info.Key.Group)
 		wanted := len(r.GetModels()) == 0 || slices.ContainsFunc(r.GetModels(), func(part string) bool { return strings.Contains(model, part) })
 		if !wanted {
@@ -48,7 +47,7 @@ func (s *Server) GetCacheSize(ctx context.Context, r *modelv1.GetCacheSizeReques
 
 // ListCacheEntries implements CacheService.
 func (s *Server) ListCacheEntries(ctx context.Context, r *modelv1.ListCacheEntriesRequest) (*modelv1.ListCacheEntriesResponse, error) {
-	project, infos, err := s.entries(ctx, r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -56,24 +55,45 @@ func (s *Server) ListCacheEntries(ctx context.Context, r *modelv1.ListCacheEntri
 	if err != nil {
 		return nil, err
 	}
-	answer, last := &modelv1.ListCacheEntriesResponse{}, ""
-	for _, info := range infos {
-		model := respcache.Model(project, info.Key.Group)
-		place := model + " " + info.Key.ID
-		if !picked(info, model, r.GetModels(), r.GetExpiredOnly()) || place <= page.After {
-			continue
+	after, err := entryAt(project, page.After)
+	if err != nil {
+		return nil, err
+	}
+	answer := &modelv1.ListCacheEntriesResponse{}
+	var found []*modelv1.CacheEntry
+	for info, err := range s.entries(ctx, project, after) {
+		if err != nil {
+			return nil, err
 		}
-		if len(answer.GetEntries()) == page.Size {
-			answer.NextPageToken = page.Token(last)
-			break
+		model := respcache.Model(project, info.Key.Group)
+		if !picked(info, model, r.GetModels(), r.GetExpiredOnly()) {
+			continue
 		}
 		entry := &modelv1.CacheEntry{Id: info.Key.ID, Model: model, Size: info.Size}
 		if !info.Expires.IsZero() {
 			entry.ExpireTime = timestamppb.New(info.Expires)
 		}
-		answer.Entries, last = append(answer.Entries, entry), place
+		if found = append(found, entry); len(found) > page.Size {
+			break
+		}
 	}
+	answer.Entries, answer.NextPageToken = resource.Cut(page, found, entryPosition)
 	return answer, nil
+}
+
+// entryPosition is the position of an entry in a list. Names of models may have blanks, ids have none.
+func entryPosition(e *modelv1.CacheEntry) string { return e.GetModel() + " " + e.GetId() }
+
+// entryAt is the reverse of entryPosition; no position is the zero key.
+func entryAt(project, position string) (cache.Key, error) {
+	if position == "" {
+		return cache.Key{}, nil
+	}
+	blank := strings.LastIndexByte(position, ' ')
+	if blank < 0 {
+		return cache.Key{}, resource.Unreadable("page_token")
+	}
+	return cache.Key{Group: respcache.Group(project, position[:blank]), ID: position[blank+1:]}, nil
 }
 
 func picked(info cache.Info, model string, models []string, expiredOnly bool) bool {
@@ -82,7 +102,7 @@ func picked(info cache.Info, model string, models []string, expiredOnly bool) bo
 
 // ClearCache implements CacheService.
 func (s *Server) ClearCache(ctx context.Context, r *modelv1.ClearCacheRequest) (*modelv1.ClearCacheResponse, error) {
-	project, infos, err := s.entries(ctx, r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +111,10 @@ func (s *Server) ClearCache(ctx context.Context, r *modelv1.ClearCacheRequest) (
 		models = []string{r.GetModel()}
 	}
 	var keys []cache.Key
-	for _, info := range infos {
+	for info, err := range s.entries(ctx, project, cache.Key{}) {
+		if err != nil {
+			return nil, err
+		}
 		listed := len(r.GetIds()) == 0 || slices.Contains(r.GetIds(), info.Key.ID)
 		if listed && picked(info, respcache.Model(project, info.Key.Group), models, r.GetExpiredOnly()) {
 			keys = append(keys, info.Key)

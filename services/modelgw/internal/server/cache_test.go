@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"context"
+	"iter"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -10,7 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
 )
@@ -52,6 +57,68 @@ func TestCacheSizeOfModels(t *testing.T) {
 	size, err := s.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: parent, Models: []string{"gpt"}})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int64{"openai/gpt": 20}, size.GetBytes())
+}
+
+// meter counts the entries that are read for lists.
+type meter struct {
+	cache.Cache
+	read int
+}
+
+func (m *meter) List(ctx context.Context, prefix string, after cache.Key) iter.Seq2[cache.Info, error] {
+	return func(yield func(cache.Info, error) bool) {
+		for info, err := range m.Cache.List(ctx, prefix, after) {
+			m.read++
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// Pages have all entries once, whatever models are called, and a page reads no more than its entries and the next one.
+func TestPagesOfTheCache(t *testing.T) {
+	t.Parallel()
+	models := []string{"openai/gpt", "openai/gpt !", "openai/gpt-5", "openai/gpt 4 o", "openai/GPT"}
+	store := &meter{Cache: cache.NewMemory(1 << 20)}
+	filled(t, store, models...)
+	s := server.New(server.Deps{Cache: store})
+	for name, tt := range map[string]struct {
+		models []string
+		size   int32
+		want   int
+	}{
+		"all":           {nil, 1, 10},
+		"three each":    {nil, 3, 10},
+		"as many":       {nil, 10, 10},
+		"of a model":    {models[1:2], 1, 2},
+		"of no model":   {[]string{"openai"}, 1, 0},
+		"of all models": {models, 4, 10},
+	} {
+		r := &modelv1.ListCacheEntriesRequest{Parent: parent, Models: tt.models, PageSize: tt.size}
+		found := map[string]bool{}
+		for pages := 1; ; pages++ {
+			store.read = 0
+			page, err := s.ListCacheEntries(t.Context(), r)
+			require.NoError(t, err)
+			for _, e := range page.GetEntries() {
+				found[e.GetModel()+e.GetId()] = true
+			}
+			if len(tt.models) != 1 {
+				assert.LessOrEqual(t, store.read, int(tt.size)+1, name)
+			}
+			if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
+				assert.Equal(t, max(1, (tt.want+int(tt.size)-1)/int(tt.size)), pages, name)
+				break
+			}
+			assert.Len(t, page.GetEntries(), int(tt.size), name)
+		}
+		assert.Len(t, found, tt.want, name)
+	}
+	first, err := resource.PageOf(&modelv1.ListCacheEntriesRequest{Parent: parent})
+	require.NoError(t, err)
+	_, err = s.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: parent, PageToken: first.Token("nothing")})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), "%v", err)
 }
 
 // What has expired can be listed and cleared, of models or by id; what lives stays, though its id is named.
