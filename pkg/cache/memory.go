@@ -13,6 +13,7 @@ import (
 
 // Memory is a Cache of one process. When it is full, the least recently used entries are evicted.
 type Memory struct {
+	most    int64
 	mu      sync.Mutex
 	entries *lru.Cache[Key, *entry]
 }
@@ -26,7 +27,7 @@ type entry struct {
 
 // NewMemory returns an empty cache for values of up to maxBytes together. A value that is larger by itself is not kept.
 func NewMemory(maxBytes int64) *Memory {
-	return &Memory{entries: lru.New[Key, *entry](maxBytes)}
+	return &Memory{most: maxBytes, entries: lru.New[Key, *entry](maxBytes)}
 }
 
 // Get implements Cache.
@@ -50,6 +51,9 @@ func (m *Memory) Put(_ context.Context, key Key, value []byte, expires time.Time
 	defer m.mu.Unlock()
 	size := int64(len(value))
 	m.entries.Put(key, &entry{info: Info{Key: key, Size: size, Expires: expires}, value: value}, size)
+	if size > m.most {
+		return ErrNotKept
+	}
 	return nil
 }
 

@@ -43,7 +43,7 @@ func TestMemoryDropsWhatWasNotAskedForLongest(t *testing.T) {
 	put("c", 4)
 	assert.True(t, has("a"))
 	assert.False(t, has("b"))
-	put("too large", 11)
+	require.ErrorIs(t, m.Put(t.Context(), cache.Key{ID: "too large"}, make([]byte, 11), time.Time{}), cache.ErrNotKept)
 	assert.False(t, has("too large"))
 	assert.True(t, has("c"))
 }

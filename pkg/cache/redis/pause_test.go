@@ -22,9 +22,11 @@ func TestOneCallerAsksAgainAfterAPause(t *testing.T) {
 			time.Sleep(pause)
 			assert.False(t, c.pausing(), "the one that asks")
 			assert.True(t, c.pausing())
+			require.NoError(t, c.noted(t.Context(), errors.New("timeout")), "the failure is known")
 		}
 		require.NoError(t, c.noted(t.Context(), nil))
 		assert.False(t, c.pausing())
 		assert.False(t, c.pausing())
+		require.Error(t, c.noted(t.Context(), errors.New("timeout")), "another outage")
 	})
 }

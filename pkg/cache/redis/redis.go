@@ -3,8 +3,8 @@
 // An entry is one key, which Redis removes when the entry expires. Its value begins with the time at which it expires,
 // so that all readers see the writer's time. Entries are listed by a scan of the keys, which does not block the server.
 //
-// Redis may be away: then nothing is found and nothing is kept. The first failure is returned. Until an answer comes,
-// one caller at a time asks Redis again after a moment, so that other calls are not held up.
+// Redis may be away: then nothing is found and nothing is kept. Get and Put return the first failure alone. Until an
+// answer comes, one caller at a time asks Redis again after a moment, so that other calls are not held up.
 package redis
 
 import (
@@ -61,9 +61,10 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 	if errors.Is(err, redis.Nil) || isForeign(err) {
 		return nil, false, c.noted(ctx, nil)
 	}
-	if err = c.noted(ctx, err); err != nil {
-		return nil, false, err
+	if err != nil {
+		return nil, false, c.noted(ctx, err)
 	}
+	_ = c.noted(ctx, nil)
 	expires, value, ok := decode(stored)
 	if !ok || (cache.Info{Expires: expires}).Expired(time.Now()) {
 		return nil, false, nil
@@ -74,13 +75,17 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 // Put implements cache.Cache.
 func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires time.Time) error {
 	if len(value) > c.most || c.pausing() {
-		return nil
+		return cache.ErrNotKept
 	}
 	life := time.Duration(0) // never
 	if !expires.IsZero() {
 		life = max(time.Until(expires), 0) + time.Millisecond // An entry still counts at the very moment it expires.
 	}
-	return c.noted(ctx, c.client.Set(ctx, c.name(key), encode(expires, value), life).Err())
+	err := c.client.Set(ctx, c.name(key), encode(expires, value), life).Err()
+	if noted := c.noted(ctx, err); err == nil || noted != nil {
+		return noted
+	}
+	return cache.ErrNotKept
 }
 
 // List implements cache.Cache. It looks at all keys first. Expired entries are not among them for long.
@@ -238,8 +243,9 @@ func (c *Cache) pausing() bool {
 	return !c.paused.CompareAndSwap(until, &next)
 }
 
-// noted begins a pause if Redis did not answer, ends it if it did, and returns err. A caller's own cancellation says
-// nothing, and a command that is refused, as when the memory is full, is an answer.
+// noted begins a pause if Redis did not answer, ends it if it did, and returns err, but nil for a failure that is not
+// the first since Redis answered. A caller's own cancellation says nothing, and a command that is refused, as when the
+// memory is full, is an answer.
 func (c *Cache) noted(ctx context.Context, err error) error {
 	switch {
 	case err == nil, redis.HasErrorPrefix(err, "OOM"):
@@ -248,7 +254,9 @@ func (c *Cache) noted(ctx context.Context, err error) error {
 		}
 	case ctx.Err() == nil:
 		until := time.Now().Add(pause)
-		c.paused.Store(&until)
+		if c.paused.Swap(&until) != nil {
+			return nil
+		}
 	}
 	return err
 }

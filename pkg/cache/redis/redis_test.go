@@ -132,7 +132,7 @@ func TestAValueThatIsTooLargeIsNotKept(t *testing.T) {
 	t.Parallel()
 	c := cacheredis.New(open(t, redistest.New(t)), 10)
 	key := cache.Key{Group: "g", ID: "1"}
-	require.NoError(t, c.Put(t.Context(), key, bytes.Repeat([]byte("x"), 11), time.Time{}))
+	require.ErrorIs(t, c.Put(t.Context(), key, bytes.Repeat([]byte("x"), 11), time.Time{}), cache.ErrNotKept)
 	_, ok, err := c.Get(t.Context(), key)
 	require.NoError(t, err)
 	assert.False(t, ok)
@@ -153,7 +153,7 @@ func TestWithoutTheServerNothingIsFound(t *testing.T) {
 		_, ok, err = c.Get(t.Context(), key)
 		require.NoError(t, err, "it is not asked again at once")
 		assert.False(t, ok)
-		require.NoError(t, c.Put(t.Context(), key, []byte("value"), time.Time{}))
+		require.ErrorIs(t, c.Put(t.Context(), key, []byte("value"), time.Time{}), cache.ErrNotKept)
 		for _, err = range c.List(t.Context(), "", cache.Key{}) {
 			break
 		}

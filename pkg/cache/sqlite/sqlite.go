@@ -107,7 +107,7 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 // Put implements cache.Cache.
 func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires time.Time) error {
 	if int64(len(value)) > c.most {
-		return nil
+		return cache.ErrNotKept
 	}
 	db, err := c.open(ctx)
 	if err != nil {

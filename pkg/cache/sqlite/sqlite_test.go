@@ -99,7 +99,7 @@ func TestRoomIsMade(t *testing.T) {
 		require.True(t, has(t, c, "a"))
 		put(t, c, "c", 4, time.Time{})
 		assert.Equal(t, "a c", found(t, c), "b was not asked for longest")
-		put(t, c, "too large", 11, time.Time{})
+		require.ErrorIs(t, c.Put(t.Context(), cache.Key{Group: "g", ID: "too large"}, make([]byte, 11), time.Time{}), cache.ErrNotKept)
 		assert.Equal(t, "a c", found(t, c))
 		put(t, c, "a", 2, time.Now().Add(time.Minute))
 		put(t, c, "d", 4, time.Time{})

@@ -149,7 +149,10 @@ func (s *Cache) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePo
 	if err == nil {
 		err = s.store.Put(ctx, key, value, expires)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, cache.ErrNotKept):
+		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
+	case err != nil:
 		s.log.WarnContext(ctx, "response cache cannot be written", "error", err)
 		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
 	}

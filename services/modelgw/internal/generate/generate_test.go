@@ -387,6 +387,17 @@ func TestAnAnswerThatComesBetweenLookingAndCallingIsTaken(t *testing.T) {
 	assert.Equal(t, 1, g.provider.count())
 }
 
+// An answer that the store does not keep is not said to be in it.
+func TestAnAnswerWithoutRoomIsNotSaidToBeKept(t *testing.T) {
+	t.Parallel()
+	g := newRig(says("x"))
+	generated := generate.NewCache(cache.NewMemory(1), slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
+	c := g.call(cached())
+	_, err := generated(t.Context(), c, g.outcome(c))
+	require.NoError(t, err)
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_UNSPECIFIED, g.outcome(c).Cache)
+}
+
 func TestWhoSharesACallKeepsTheirOwnDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
