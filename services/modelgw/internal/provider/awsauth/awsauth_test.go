@@ -275,12 +275,12 @@ func TestAnAccountIsChecked(t *testing.T) {
 	assert.Equal(t, "eu-west-1", own.Account().Region)
 }
 
-// The credentials of a machine and of a container come from link-local addresses, in clear: no proxy gets to read them.
+// The credentials of a machine and of a container come from addresses of their own, in clear: no proxy gets to read them.
 func TestCredentialsOfAMachinePassNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://proxy.example:3128")
 	t.Setenv("NO_PROXY", "")
 	passed := awsauth.NewSource(awsauth.Owner{}, awsauth.Account{}, nil).Transport().Proxy
-	for address, want := range map[string]bool{"http://169.254.169.254/latest": false, "http://169.254.170.2/v2": false, "http://sts.example/": true} {
+	for address, want := range map[string]bool{"http://169.254.169.254/latest": false, "http://169.254.170.2/v2": false, "http://[fd00:ec2::254]/latest": false, "http://sts.example/": true} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		require.NoError(t, err)
 		proxy, err := passed(r)

@@ -39,8 +39,9 @@ func TestTheProxyOfTheEnvironmentIsPassed(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// Clouds give the credentials of a machine at link-local addresses, in clear: no proxy gets to read them.
-func TestLinkLocalAddressesHaveNoProxy(t *testing.T) {
+// Clouds give the credentials of a machine at link-local addresses, or at ones of their own, in clear: no proxy gets to
+// read them.
+func TestAddressesOfCredentialsHaveNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://proxy.example:3128")
 	t.Setenv("NO_PROXY", "")
 	client := transport.NewClient()
@@ -53,10 +54,11 @@ func TestLinkLocalAddressesHaveNoProxy(t *testing.T) {
 	}
 	for _, address := range []string{
 		"http://169.254.169.254/metadata/identity/oauth2/token", "http://169.254.170.2:80/v2/credentials", "http://[fe80::1]/", "http://[::ffff:169.254.169.254]/",
+		"http://[fd00:ec2::254]/latest/api/token", "http://[fd00:ec2::23]/v1/credentials",
 	} {
 		assert.False(t, proxied(address), address)
 	}
-	for _, address := range []string{"http://169.253.169.254/", "http://10.0.0.1/", "http://vendor.example/"} {
+	for _, address := range []string{"http://169.253.169.254/", "http://10.0.0.1/", "http://[fd00:ec3::254]/", "http://vendor.example/"} {
 		assert.True(t, proxied(address), address)
 	}
 }
