@@ -128,8 +128,9 @@ func (a *Accounts) Listed() []*modelv1.Account {
 	return all
 }
 
-// Open returns the access of a model through its account, in a region; empty is the account's. It fails if the account
-// is not configured, the address is not allowed, or it is not known where requests go.
+// Open returns the access of a model through its account, in a region; empty is the account's, or that of its profile as
+// AWS's files have it now. It fails if the account is not configured, the address is not allowed, or it is not known
+// where requests go.
 func (a *Accounts) Open(spec provider.Spec, region string) (*Access, error) {
 	one, known := a.named[spec.Account]
 	if !known {
@@ -148,6 +149,12 @@ func (a *Accounts) Open(spec provider.Spec, region string) (*Access, error) {
 	if !one.isReachable(region, spec.BaseURL) {
 		return nil, rpcerr.ProviderNotConfigured(a.api.Provider, spec.Account, "%s's account %q has neither a region nor credentials: %s", a.api.Provider, spec.Account, a.api.Hint)
 	}
+	if region == "" && one.APIKey.IsZero() {
+		var err error
+		if access.region, err = one.source.Region(context.Background()); err != nil {
+			return nil, err
+		}
+	}
 	return access, nil
 }
 
@@ -162,7 +169,7 @@ type Access struct {
 	http    *http.Client
 }
 
-// Region is the region of requests; empty is that of the profile.
+// Region is the region of requests; it may be empty for a key that is sent to an address of its own.
 func (a *Access) Region() string { return a.region }
 
 // Key is the account's API key; zero if it has none.
@@ -175,7 +182,7 @@ func (a *Access) Endpoint(region string) (string, error) {
 	return plain.Endpoint(a.asked, a.Address(region))
 }
 
-// Server is the address of the API as far as it is known without credentials: the region of a profile is not.
+// Server is the address of the API.
 func (a *Access) Server() string {
 	address, _ := a.Endpoint(a.region) // Fails only for a requested address, which was allowed.
 	return address
@@ -194,18 +201,17 @@ type Target struct {
 // Target returns the target with the credentials of now. Its errors are those of the credentials:
 // PROVIDER_NOT_CONFIGURED, a transient *provider.Error, or the context's.
 func (a *Access) Target(ctx context.Context) (Target, error) {
-	to, region := Target{Client: a.account.bearer, Header: http.Header{}}, a.region
+	to := Target{Client: a.account.bearer, Header: http.Header{}}
 	if a.account.APIKey.IsZero() {
 		var err error
-		if to.Client, err = a.account.signer.Client(ctx, region); err != nil {
+		if to.Client, err = a.account.signer.Client(ctx, a.region); err != nil {
 			return Target{}, err
 		}
-		region = to.Region
 	} else {
 		to.Header.Set("Authorization", "Bearer "+a.account.APIKey.Reveal())
 	}
 	var err error
-	to.Endpoint, err = a.Endpoint(region)
+	to.Endpoint, err = a.Endpoint(a.region)
 	return to, err
 }
 

@@ -77,11 +77,11 @@ var quirks = exchange.Quirks{
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	client, err := m.account.signer.Client(ctx, m.region())
+	client, err := m.account.signer.Client(ctx, m.region)
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := m.endpoint(client.Region)
+	endpoint, err := m.endpoint()
 	if err != nil {
 		return nil, err
 	}

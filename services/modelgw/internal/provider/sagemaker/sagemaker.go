@@ -5,6 +5,7 @@ package sagemaker
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -74,6 +75,7 @@ type host struct {
 // access is an account, with the source of its credentials.
 type access struct {
 	Account
+	source *awsauth.Source
 	signer *awsauth.Signer
 }
 
@@ -86,7 +88,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		account := named[name]
 		owner := awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}
 		source := awsauth.NewSource(owner, account.Account, h.http)
-		h.accounts[name] = &access{Account: account, signer: awsauth.NewSigner(source, service)}
+		h.accounts[name] = &access{Account: account, source: source, signer: awsauth.NewSigner(source, service)}
 		listed = append(listed, owner.Listed(&account.Account, account.BaseURL, vendor, account.isReachable(account.Region)))
 	}
 	kind := provider.Kind{
@@ -130,6 +132,8 @@ type model struct {
 	name    string
 	args    arguments
 	account *access
+	// region is that of requests.
+	region string
 	// asked is the address that the reference of the model asks for; empty is the account's.
 	asked string
 }
@@ -150,25 +154,29 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
 	}
 	m.account, m.asked = account, cmp.Or(m.args.EndpointURL, spec.BaseURL)
-	if _, err := m.endpoint(m.region()); err != nil {
+	m.region = cmp.Or(m.args.RegionName, account.Region)
+	if _, err := m.endpoint(); err != nil {
 		return nil, err
 	}
 	if err := account.Check(); err != nil {
 		return nil, rpcerr.ProviderNotConfigured(Name, spec.Account, "%s's account %q cannot be used: %w", Name, spec.Account, err)
 	}
-	if !account.isReachable(m.region()) {
+	if !account.isReachable(m.region) {
 		return nil, rpcerr.ProviderNotConfigured(Name, spec.Account, "%s's account %q has no region: %s", Name, spec.Account, keyHint)
+	}
+	if m.region == "" {
+		var err error
+		if m.region, err = account.source.Region(context.Background()); err != nil {
+			return nil, err
+		}
 	}
 	return m, nil
 }
 
-// region is the configured region; empty leaves it to the profile.
-func (m *model) region() string { return cmp.Or(m.args.RegionName, m.account.Region) }
-
-// endpoint is the address of the API in a region.
-func (m *model) endpoint(region string) (string, error) {
+// endpoint is the address of the API.
+func (m *model) endpoint() (string, error) {
 	account := provider.Account{BaseURL: m.account.BaseURL, AllowedBaseURLs: m.account.AllowedBaseURLs}
-	return account.Endpoint(m.asked, vendor(region))
+	return account.Endpoint(m.asked, vendor(m.region))
 }
 
 // path is where requests to the endpoint are posted.
@@ -204,7 +212,7 @@ var dropped = slices.DeleteFunc(
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	server, _ := m.endpoint(m.region()) // Fails only for a requested address, which was allowed.
+	server, _ := m.endpoint() // Fails only for a requested address, which was allowed.
 	return provider.Capabilities{
 		Server:        server,
 		ConnectionKey: m.name,

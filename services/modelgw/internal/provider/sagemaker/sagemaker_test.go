@@ -18,6 +18,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
 )
@@ -68,6 +69,20 @@ func TestSuite(t *testing.T) {
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
 	providertest.Options(t, func(t *testing.T, root string) provider.Provider { return opened(t, root, "") })
+}
+
+// The address of a model has the region of the account's profile: an endpoint of that name may be another model elsewhere.
+func TestTheRegionOfAProfileIsInTheAddress(t *testing.T) {
+	c := sagemaker.Config{Accounts: map[string]sagemaker.Account{"a": {Account: awsauth.Account{Profile: "work"}}}}
+	for region, args := range map[string]string{"eu-north-1": "", "us-west-2": `{"region_name":"us-west-2"}`} {
+		providertest.AWSProfile(t, "eu-north-1")
+		p, err := kindOf(t, c).Open(provider.Spec{Model: "river", Account: "a", Args: args})
+		require.NoError(t, err)
+		assert.Equal(t, "https://runtime.sagemaker."+region+".amazonaws.com", p.Capabilities().Server)
+	}
+	c.Accounts["a"] = sagemaker.Account{Account: awsauth.Account{Profile: "nowhere"}}
+	_, err := kindOf(t, c).Open(provider.Spec{Model: "river", Account: "a"})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED), "%v", err)
 }
 
 // What a model's container says is behind SageMaker's own words. What SageMaker says of itself has a type, mostly in a
