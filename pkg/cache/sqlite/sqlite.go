@@ -48,9 +48,10 @@ const evictedAtOnce = 1000
 
 // Cache is a cache in a file.
 type Cache struct {
-	path string
-	most int64
-	log  *slog.Logger
+	path    string
+	options store.Options
+	most    int64
+	log     *slog.Logger
 
 	mu     sync.Mutex
 	db     *store.DB // nil before the first use
@@ -63,7 +64,7 @@ var _ cache.Cache = (*Cache)(nil)
 // then the least recently used ones are evicted. A value that is larger by itself is not kept. No other process may have
 // the file open. Close the cache.
 func New(path string, maxBytes int64, log *slog.Logger) *Cache {
-	return &Cache{path: path, most: maxBytes, log: log}
+	return &Cache{path: path, options: store.Options{Readers: 2, Shrinks: true}, most: maxBytes, log: log}
 }
 
 // Close closes the file. Later calls fail.
@@ -95,8 +96,9 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 	case err != nil:
 		return nil, false, c.failed(ctx, db, err)
 	case (cache.Info{Expires: timeOf(expires)}).Expired(now):
-		// Its number may be that of another entry since.
-		return nil, false, c.write(ctx, db, "DELETE FROM entries WHERE entry = ? AND expires_at = ?", entry, expires)
+		// Its number may be that of another entry since. An entry that cannot be removed is evicted later.
+		_ = c.write(ctx, db, "DELETE FROM entries WHERE entry = ? AND expires_at = ?", entry, expires)
+		return nil, false, nil
 	case now.Sub(time.UnixMilli(used)) > usedWithin:
 		// Without it the entry is only evicted sooner.
 		_ = c.write(ctx, db, "UPDATE entries SET used_at = ?2 WHERE entry = ?1", entry, now.UnixMilli())
@@ -272,7 +274,7 @@ func (c *Cache) open(ctx context.Context) (*store.DB, error) {
 }
 
 func (c *Cache) opened(ctx context.Context) (*store.DB, error) {
-	db, err := store.Open(ctx, c.path, store.Options{Readers: 2, Shrinks: true})
+	db, err := store.Open(ctx, c.path, c.options)
 	if err != nil {
 		return nil, err
 	}

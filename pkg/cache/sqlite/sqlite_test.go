@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/cache/cachetest"
 	"github.com/evalfleet/evalfleet/pkg/cache/sqlite"
 	store "github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
 )
 
 // open opens the cache in a file until the test ends.
@@ -193,6 +194,23 @@ func TestAnEntryThatReplacesAnExpiredOneStays(t *testing.T) {
 		require.NoError(t, <-got)
 		require.True(t, has(t, c, "a"))
 	}
+}
+
+// On a full disk what there is is found; what has expired is not, and that is no failure of the cache.
+func TestAFullDiskIsRead(t *testing.T) {
+	t.Parallel()
+	disk := sqlitefault.New()
+	c := open(t, file(t), 1000).On(disk)
+	put(t, c, "old", 1, time.Now().Add(-time.Hour))
+	put(t, c, "a", 1, time.Now().Add(time.Hour))
+	disk.Fail(sqlitefault.Full)
+	assert.False(t, has(t, c, "old"))
+	assert.True(t, has(t, c, "a"))
+	require.Error(t, c.Put(t.Context(), cache.Key{Group: "g", ID: "b"}, nil, time.Time{}))
+	disk.Fail(sqlitefault.None)
+	put(t, c, "b", 1, time.Time{})
+	assert.False(t, has(t, c, "old"))
+	assert.Equal(t, "a b", found(t, c))
 }
 
 // Damage that is found only while the cache is used costs what the file holds, too.
