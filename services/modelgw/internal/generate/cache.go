@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -18,7 +19,8 @@ import (
 )
 
 // Cache answers calls that ask for it from stored answers, and coalesces equal calls in flight with equal terms. A
-// cache that fails counts as an empty one: the failure is logged and the call made. It is safe for concurrent use.
+// cache that fails counts as an empty one: the first failure in a row is logged and the call made. It is safe for
+// concurrent use.
 type Cache struct {
 	store cache.Cache
 	log   *slog.Logger
@@ -28,7 +30,15 @@ type Cache struct {
 	closed  bool
 	// flying counts calls in flight, those that no caller waits for included.
 	flying sync.WaitGroup
+
+	reading, writing outage
 }
+
+// outage is set while the store fails at what it is asked to do, so that the first failure alone is logged.
+type outage struct{ on atomic.Bool }
+
+// begins notes the end of a read or a write, and reports whether it is the first that failed.
+func (o *outage) begins(err error) bool { return !o.on.Swap(err != nil) && err != nil }
 
 // NewCache returns a cache over a store, which must live until Close has returned.
 func NewCache(store cache.Cache, log *slog.Logger) *Cache {
@@ -121,8 +131,8 @@ func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*pr
 
 func (s *Cache) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {
 	value, ok, err := s.store.Get(ctx, key)
-	if err != nil {
-		s.log.WarnContext(ctx, "response cache cannot be read", "error", err)
+	if ctx.Err() == nil && s.reading.begins(err) {
+		s.log.WarnContext(ctx, "response cache cannot be read; this is not logged again until it can", "error", err)
 	}
 	if err != nil || !ok {
 		return nil
@@ -149,11 +159,13 @@ func (s *Cache) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePo
 	if err == nil {
 		err = s.store.Put(ctx, key, value, expires)
 	}
-	switch {
-	case errors.Is(err, cache.ErrNotKept):
+	if errors.Is(err, cache.ErrNotKept) {
 		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
-	case err != nil:
-		s.log.WarnContext(ctx, "response cache cannot be written", "error", err)
+	}
+	if ctx.Err() == nil && s.writing.begins(err) {
+		s.log.WarnContext(ctx, "response cache cannot be written; this is not logged again until it can", "error", err)
+	}
+	if err != nil {
 		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
 	}
 	return modelv1.CacheUse_CACHE_USE_WRITE

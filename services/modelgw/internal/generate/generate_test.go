@@ -2,8 +2,10 @@ package generate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -385,6 +388,61 @@ func TestAnAnswerThatComesBetweenLookingAndCallingIsTaken(t *testing.T) {
 	assert.Equal(t, "x", response.Output.GetCompletion())
 	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, g.outcome(c).Cache)
 	assert.Equal(t, 1, g.provider.count())
+}
+
+// unreliable is a store that fails while it has a failure.
+type unreliable struct {
+	cache.Cache
+	get, put error
+}
+
+func (u *unreliable) Get(ctx context.Context, key cache.Key) ([]byte, bool, error) {
+	if u.get != nil {
+		return nil, false, u.get
+	}
+	return u.Cache.Get(ctx, key)
+}
+
+func (u *unreliable) Put(ctx context.Context, key cache.Key, value []byte, expires time.Time) error {
+	if u.put != nil {
+		return u.put
+	}
+	return u.Cache.Put(ctx, key, value, expires)
+}
+
+// A full disk does not fill the log: each outage of the store is logged once, and no call fails with it.
+func TestAnOutageOfTheStoreIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(says("x"))
+	store, log := &unreliable{Cache: cache.NewMemory(1 << 20)}, &strings.Builder{}
+	generated := generate.NewCache(store, slog.New(slog.NewTextHandler(log, nil))).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
+	calls := func(n int) (lines int) {
+		t.Helper()
+		log.Reset()
+		for range n {
+			c := g.call(cached())
+			c.Conversation.Messages = []*modelv1.ChatMessage{chat.User(fmt.Sprint(g.provider.count()))}
+			_, err := generated(t.Context(), c, g.outcome(c))
+			require.NoError(t, err)
+		}
+		return strings.Count(log.String(), "\n")
+	}
+	full := errors.New("the disk is full")
+	for range 2 {
+		assert.Zero(t, calls(1))
+		store.put = full
+		assert.Equal(t, 1, calls(3))
+		assert.Contains(t, log.String(), "cannot be written", log.String())
+		assert.Contains(t, log.String(), full.Error())
+		store.put = cache.ErrNotKept
+		assert.Zero(t, calls(1))
+		store.put = full
+		assert.Zero(t, calls(1), "nothing was written in between")
+		store.get = full
+		assert.Equal(t, 1, calls(3))
+		assert.Contains(t, log.String(), "cannot be read")
+		store.get, store.put = nil, nil
+	}
 }
 
 // An answer that the store does not keep is not said to be in it.
