@@ -147,6 +147,24 @@ func TestAKeyGoesBeforeAProfileWhichStillHasTheRegion(t *testing.T) {
 	assert.Equal(t, "eu-north-1", c.Region)
 }
 
+// The variables of AWS are the account default's: one of theirs has no part in an account that names a profile.
+func TestAProfileGoesBeforeTheVariables(t *testing.T) {
+	dir := clean(t)
+	write(t, dir, "config", "[profile work]\nregion = eu-north-1\n[profile bare]\n")
+	write(t, dir, "credentials", "[work]\naws_access_key_id = "+keyID+"\naws_secret_access_key = "+secret+"\n[bare]\naws_access_key_id = "+keyID+"\naws_secret_access_key = "+secret+"\n")
+	t.Setenv("AWS_REGION", "us-west-2")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOTHEROTHEROTHER1")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+	address, seen := server(t, 200, "{}")
+	for profile, region := range map[string]string{"work": "eu-north-1", "bare": "us-west-2"} {
+		c, err := signer(t, awsauth.Account{Profile: profile}).Client(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, region, c.Region, profile)
+		post(t, c, address)
+		assert.Contains(t, seen().Get("Authorization"), keyID+"/", profile)
+	}
+}
+
 func TestTheDefaultChainIsAskedWhereThereIsNoKey(t *testing.T) {
 	clean(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", keyID)

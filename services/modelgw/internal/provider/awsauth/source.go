@@ -135,6 +135,9 @@ func (s *Source) load(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
+	if region := profileRegion(c); a.Profile != "" && a.Region == "" && region != "" {
+		c.Region = region
+	}
 	l := &loaded{credentials: c.Credentials, region: c.Region}
 	if a.RoleARN != "" {
 		l.credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(c), a.RoleARN, func(o *stscreds.AssumeRoleOptions) {
@@ -145,6 +148,17 @@ func (s *Source) load(ctx context.Context) (*loaded, error) {
 	}
 	s.loaded = l
 	return l, nil
+}
+
+// profileRegion returns the region of the profile that a configuration is loaded of; empty if it has none. AWS's own
+// programs put the variables first, which here are those of the account `default` alone.
+func profileRegion(c aws.Config) string {
+	for _, source := range c.ConfigSources {
+		if shared, ok := source.(awsconfig.SharedConfig); ok {
+			return shared.Region
+		}
+	}
+	return ""
 }
 
 const emptyChain = "gets no credentials from AWS's default chain"
