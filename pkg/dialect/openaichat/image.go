@@ -19,21 +19,18 @@ type image struct {
 	} `json:"image_url"`
 }
 
-// withImages adds images to the content of an answer.
+// withImages adds images to the content of an answer, but those without an address.
 func withImages(c *contentv1.MessageContent, images []image) *contentv1.MessageContent {
-	if len(images) == 0 {
-		return c
-	}
-	var parts []*contentv1.Content
-	if c.GetList() != nil || c.GetText() != "" {
-		parts = chat.Parts(c)
-	}
+	var drawn []*contentv1.Content
 	for _, i := range images {
 		if i.ImageURL.URL != "" {
-			parts = append(parts, chat.ImagePart(i.ImageURL.URL))
+			drawn = append(drawn, chat.ImagePart(i.ImageURL.URL))
 		}
 	}
-	return chat.ListContent(parts...)
+	if len(drawn) == 0 {
+		return c
+	}
+	return chat.ListContent(append(spoken(c), drawn...)...)
 }
 
 // writeImages writes the member, if there are images.

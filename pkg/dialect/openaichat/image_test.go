@@ -60,6 +60,10 @@ func TestImagesThatAModelMade(t *testing.T) {
 	assert.Equal(t, []string{url}, images(chat.Parts(chat.FirstMessage(drawn).GetContent())))
 	assert.Len(t, chat.Parts(chat.FirstMessage(drawn).GetContent()), 1, "there is no text")
 
+	none, err := decode(`{"choices":[{"index":0,"message":{"content":"No house.","images":[{"image_url":{}}]},"finish_reason":"stop"}]}`)
+	require.NoError(t, err)
+	assert.Equal(t, "No house.", chat.FirstMessage(none).GetContent().GetText(), "the text alone is no list")
+
 	asked, err := openaichat.Codec{}.ParseRequest([]byte(`{"model":"m","modalities":["image","text"],"messages":[{"role":"user","content":"Draw."}]}`))
 	require.NoError(t, err)
 	assert.Equal(t, "image", asked.Config.GetModalities().GetValues()[0].GetType())
