@@ -110,13 +110,17 @@ func (s *Server) ClearCache(ctx context.Context, r *modelv1.ClearCacheRequest) (
 	if r.GetModel() != "" {
 		models = []string{r.GetModel()}
 	}
+	ids := make(map[string]struct{}, len(r.GetIds())) // There may be as many as entries.
+	for _, id := range r.GetIds() {
+		ids[id] = struct{}{}
+	}
 	var keys []cache.Key
 	for info, err := range s.entries(ctx, project, cache.Key{}) {
 		if err != nil {
 			return nil, err
 		}
-		listed := len(r.GetIds()) == 0 || slices.Contains(r.GetIds(), info.Key.ID)
-		if listed && picked(info, respcache.Model(project, info.Key.Group), models, r.GetExpiredOnly()) {
+		_, listed := ids[info.Key.ID]
+		if (listed || len(ids) == 0) && picked(info, respcache.Model(project, info.Key.Group), models, r.GetExpiredOnly()) {
 			keys = append(keys, info.Key)
 		}
 	}
