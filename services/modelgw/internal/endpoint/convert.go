@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/cachemark"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
@@ -33,7 +34,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	}
 	x.address.complete(a)
 	seal.Receive(a.Messages, x.about.Name)
-	singleTexts(a.Messages)
+	singleTexts(a.Messages, m.Kind.Dialect == x.about.Name)
 	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
@@ -191,11 +192,21 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 
 // singleTexts turns what a model said before, where it is a list of one text, into the text. Formats without lists put each
 // part on a line of its own, so that it would reach the model otherwise than the model said it, and find no cached prefix.
-func singleTexts(messages []*modelv1.ChatMessage) {
+// A mark for a prompt cache, which other formats do not have there, goes with the list unless marks are kept.
+func singleTexts(messages []*modelv1.ChatMessage, keepMarks bool) {
 	for _, m := range messages {
 		parts := m.GetContent().GetList().GetParts()
-		if m.GetRole() == modelv1.Role_ROLE_ASSISTANT && len(parts) == 1 && proto.Equal(parts[0], chat.TextPart(chat.Text(m))) {
-			m.Content = chat.TextContent(chat.Text(m))
+		if m.GetRole() != modelv1.Role_ROLE_ASSISTANT || len(parts) != 1 {
+			continue
+		}
+		said := parts[0].GetText()
+		if said == nil || keepMarks && cachemark.On(parts[0]) {
+			continue
+		}
+		plain := chat.TextPart(said.GetText())
+		plain.GetText().CacheBreakpoint = said.CacheBreakpoint
+		if proto.Equal(parts[0], plain) {
+			m.Content = chat.TextContent(said.GetText())
 		}
 	}
 }
