@@ -293,7 +293,8 @@ func TestAnAccountIsChecked(t *testing.T) {
 	assert.Equal(t, "eu-west-1", own.Account().Region)
 }
 
-// The credentials of a machine and of a container come from addresses of their own, in clear: no proxy gets to read them.
+// The credentials of a machine and of a container come from addresses of their own, in clear: no proxy gets to read
+// them.
 func TestCredentialsOfAMachinePassNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://proxy.example:3128")
 	t.Setenv("NO_PROXY", "")

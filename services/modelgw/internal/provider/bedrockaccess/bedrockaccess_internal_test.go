@@ -32,7 +32,8 @@ func TestTheRegionsOfRequestsAreBounded(t *testing.T) {
 	assert.Equal(t, maxRegions, kept)
 }
 
-// The address of a model has the region of the account's profile before anything is asked: what calls share depends on it.
+// The address of a model has the region of the account's profile before anything is asked: it decides which calls share
+// an answer.
 func TestTheRegionOfAProfileIsInTheAddress(t *testing.T) {
 	opened := func(one Account) (*Access, error) {
 		return New(API{Provider: "p", Address: Runtime}, map[string]Account{"a": one}, http.DefaultClient).Open(provider.Spec{Account: "a"}, "")

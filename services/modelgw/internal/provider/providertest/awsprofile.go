@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AWSProfile makes `work`, with a key and in a region, the one profile in the shared configuration of AWS until the test
-// ends.
+// AWSProfile makes `work`, with a key and in a region, the only profile in the shared configuration of AWS until the
+// test ends.
 func AWSProfile(t *testing.T, region string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")

@@ -71,7 +71,8 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	providertest.Options(t, func(t *testing.T, root string) provider.Provider { return opened(t, root, "") })
 }
 
-// The address of a model has the region of the account's profile: an endpoint of that name may be another model elsewhere.
+// The address of a model has the region of the account's profile: an endpoint of the same name elsewhere may be another
+// model.
 func TestTheRegionOfAProfileIsInTheAddress(t *testing.T) {
 	c := sagemaker.Config{Accounts: map[string]sagemaker.Account{"a": {Account: awsauth.Account{Profile: "work"}}}}
 	for region, args := range map[string]string{"eu-north-1": "", "us-west-2": `{"region_name":"us-west-2"}`} {
