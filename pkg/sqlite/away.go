@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	driver "modernc.org/sqlite"
@@ -14,13 +15,14 @@ import (
 const tryAgain = time.Second
 
 // IsDamaged reports whether SQLite reports that a file is not a database, or not a complete one.
-func IsDamaged(err error) bool {
+func IsDamaged(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
+
+// IsFull reports whether SQLite reports that the disk has no space left.
+func IsFull(err error) bool { return hasCode(err, sqlite3.SQLITE_FULL) }
+
+func hasCode(err error, codes ...int) bool {
 	failed, ok := errors.AsType[*driver.Error](err)
-	if !ok {
-		return false
-	}
-	code := failed.Code() & 0xff
-	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+	return ok && slices.Contains(codes, failed.Code()&0xff)
 }
 
 // explain classifies the failures of the database itself, for [rpcerr.StoreAway]: its disk is full or fails, another

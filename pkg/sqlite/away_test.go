@@ -27,6 +27,7 @@ func TestADiskThatFailsHasAKind(t *testing.T) {
 			for range 3 {
 				err := db.Write(t.Context(), insert("during"))
 				require.True(t, rpcerr.StoreAway(err), "%v", err)
+				assert.Equal(t, fault == sqlitefault.Full, IsFull(err))
 				assert.Equal(t, codes.Unavailable, rpcerr.Code(err))
 				e, _ := rpcerr.As(err)
 				assert.Equal(t, cause, e.Metadata["cause"])

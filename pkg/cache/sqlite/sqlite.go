@@ -205,7 +205,8 @@ func list(v *store.View, prefix string, after cache.Key, yield func(cache.Info, 
 	return nil
 }
 
-// Delete implements cache.Cache.
+// Delete implements cache.Cache. To delete rows takes space, which a full disk does not have: if there is none, the file
+// is removed when all entries are deleted, and else nothing is.
 func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (removed int, err error) {
 	db, err := c.open(ctx)
 	if err != nil {
@@ -222,10 +223,36 @@ func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (removed int, err
 		}
 		return nil
 	})
+	if store.IsFull(err) {
+		if all := countOf(ctx, db, keys); all > 0 {
+			return all, c.named(c.replace(ctx, db, err))
+		}
+	}
 	if err != nil {
 		return 0, c.failed(ctx, db, err)
 	}
 	return removed, nil
+}
+
+// countOf returns the number of all entries if the keys are those of all; else zero.
+func countOf(ctx context.Context, db *store.DB, keys []cache.Key) (entries int) {
+	known := make(map[cache.Key]struct{}, len(keys))
+	for _, key := range keys {
+		known[key] = struct{}{}
+	}
+	err := db.Read(ctx, func(v *store.View) error {
+		return list(v, "", cache.Key{}, func(info cache.Info, _ error) bool {
+			_, ok := known[info.Key]
+			if entries++; !ok {
+				entries = 0
+			}
+			return ok
+		})
+	})
+	if err != nil {
+		return 0
+	}
+	return entries
 }
 
 func remove(tx *store.Tx, key cache.Key) (int, error) {

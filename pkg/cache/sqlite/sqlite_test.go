@@ -213,6 +213,29 @@ func TestAFullDiskIsRead(t *testing.T) {
 	assert.Equal(t, "a b", found(t, c))
 }
 
+// To remove all entries of a full disk gives their room back, though nothing can be written there.
+func TestAFullDiskIsCleared(t *testing.T) {
+	t.Parallel()
+	disk, path := sqlitefault.New(), file(t)
+	c := open(t, path, 1000).On(disk)
+	keys := []cache.Key{{Group: "g", ID: "a"}, {Group: "g", ID: "b"}, {Group: "g", ID: "gone"}}
+	put(t, c, "a", 1, time.Time{})
+	put(t, c, "b", 1, time.Time{})
+	disk.Fail(sqlitefault.Full)
+	_, err := c.Delete(t.Context(), keys[0])
+	require.ErrorContains(t, err, "the disk of the database is full")
+	assert.Equal(t, "a b", found(t, c))
+	removed, err := c.Delete(t.Context(), keys...)
+	require.NoError(t, err)
+	assert.Equal(t, 2, removed)
+	assert.NoFileExists(t, path)
+	assert.NoFileExists(t, path+"-wal")
+	disk.Fail(sqlitefault.None)
+	assert.Empty(t, found(t, c))
+	put(t, c, "b", 1, time.Time{})
+	assert.True(t, has(t, c, "b"))
+}
+
 // Damage that is found only while the cache is used costs what the file holds, too.
 func TestAFileThatIsDamagedWhileItIsUsedIsReplaced(t *testing.T) {
 	t.Parallel()
