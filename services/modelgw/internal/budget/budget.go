@@ -292,6 +292,12 @@ func (l *Ledger) scope(name string) *State {
 
 // List returns the scopes that begin with prefix and have bounds or were spent from, by name.
 func (l *Ledger) List(prefix string) []State {
+	all := l.unsorted(prefix) // Calls of models do not wait while many are sorted.
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Scope, b.Scope) })
+	return all
+}
+
+func (l *Ledger) unsorted(prefix string) []State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []State
@@ -300,6 +306,5 @@ func (l *Ledger) List(prefix string) []State {
 			all = append(all, *s)
 		}
 	}
-	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Scope, b.Scope) })
 	return all
 }
