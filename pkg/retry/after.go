@@ -88,18 +88,45 @@ func parseDuration(text string) (time.Duration, bool) {
 var timeForms = []string{
 	time.RFC3339Nano,
 	"2006-01-02T15:04:05.999999999",
+	"2006-01-02T15:04Z07:00",
 	"2006-01-02T15:04",
 	"2006-01-02 15:04:05.999999999Z07:00",
 	"2006-01-02 15:04:05.999999999",
 	"2006-01-02",
 	"20060102T150405Z0700",
-	time.RFC1123Z,
-	"Mon, 02 Jan 2006 15:04:05",
-	"02 Jan 2006 15:04:05 MST",
+}
+
+// dateForms are the ways in which they write dates of mail, with a two-digit year too, and without a zone.
+var dateForms = []string{"2 Jan 2006 15:04:05", "2 Jan 06 15:04:05", "2 Jan 2006 15:04:05 -0700", "2 Jan 06 15:04:05 -0700"}
+
+// zones are the hours of the zones that RFC 5322 names; any other name is UTC, as that RFC wants it.
+var zones = map[string]int{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+
+var (
+	weekday  = regexp.MustCompile(`^[A-Za-z]+,?\s+`)
+	zoneName = regexp.MustCompile(`\s+([A-Za-z]+)$`)
+)
+
+// parseDate parses a date of mail. The name of its day is not compared with the date.
+func parseDate(text string) (time.Time, bool) {
+	text = weekday.ReplaceAllString(text, "")
+	hours := 0
+	if zone := zoneName.FindStringSubmatch(text); zone != nil {
+		text, hours = strings.TrimSuffix(text, zone[0]), zones[strings.ToUpper(zone[1])]
+	}
+	for _, form := range dateForms {
+		if at, err := time.Parse(form, text); err == nil {
+			return at.Add(-time.Duration(hours) * time.Hour), true
+		}
+	}
+	return time.Time{}, false
 }
 
 func parseTime(text string) (time.Time, bool) {
 	if at, err := http.ParseTime(text); err == nil {
+		return at, true
+	}
+	if at, ok := parseDate(text); ok {
 		return at, true
 	}
 	for _, form := range timeForms {

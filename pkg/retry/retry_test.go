@@ -62,6 +62,14 @@ func TestAfterReadsTheFormsOfServers(t *testing.T) {
 		{"Tue, 01 Jan 2030 00:00:00", time.Minute},
 		{"Tue, 01 Jan 2030 01:00:00 +0100", time.Minute},
 		{"Tuesday, 01-Jan-30 00:00:00 GMT", time.Minute},
+		{"Tue, 1 Jan 2030 0:00:00 GMT", time.Minute},
+		{"Tue, 01 Jan 30 00:00:00 GMT", time.Minute},
+		{"tue, 01 jan 2030 00:00:00 utc", time.Minute},
+		{"Tue, 01 Jan 2030 00:00:00 Z", time.Minute},
+		{"Mon, 31 Dec 2029 19:00:00 EST", time.Minute},
+		{"Mon, 31 Dec 2029 17:00:00 PDT", time.Minute},
+		{"Tue, 32 Jan 2030 00:00:00 GMT", 0},
+		{"2030-01-01T00:00Z", time.Minute},
 	}
 	for _, c := range cases {
 		assert.Equal(t, c.want, retry.After(http.Header{"Retry-After": {c.value}}, now), c.value)
