@@ -62,7 +62,7 @@ func attempts(t *goldentest.T, list []any) []step {
 		case json.Number:
 			status, err := item.Int64()
 			require.NoError(t, err)
-			steps = append(steps, fails(int(status), 0))
+			steps = append(steps, failing(int(status)))
 		case string:
 			switch item {
 			case "ok":
@@ -79,6 +79,15 @@ func attempts(t *goldentest.T, list []any) []step {
 		}
 	}
 	return steps
+}
+
+// failing is an attempt that fails with a status. The recorded provider classifies a few statuses and takes all others
+// for final.
+func failing(status int) step {
+	class := map[int]provider.Class{429: provider.RateLimit, 408: provider.Transient, 500: provider.Transient, 502: provider.Transient, 503: provider.Transient}[status]
+	return func(context.Context, *provider.Request) (*provider.Response, error) {
+		return nil, &provider.Error{Provider: "test", Class: class, Status: status}
+	}
 }
 
 // outcome is what came of a case.
@@ -284,12 +293,16 @@ func cachedCall(t *goldentest.T, g *rig, c goldentest.Case, name string) *genera
 		require.NoError(t, err)
 	}
 	call := g.call(nil)
+	if raw := value("model"); raw != nil {
+		call.Model = &provider.Model{Kind: g.model.Kind, Account: g.model.Account, Provider: g.provider}
+		require.NoError(t, json.Unmarshal(raw, &call.Model.Name))
+	}
 	call.Conversation, err = prepare.Prepare(given, provider.Capabilities{})
 	require.NoError(t, err)
 	if raw := value("base_url"); raw != nil {
 		at := &serving{Provider: g.provider}
 		require.NoError(t, json.Unmarshal(raw, &at.server))
-		call.Model = &provider.Model{Kind: g.model.Kind, Name: g.model.Name, Account: g.model.Account, Provider: at}
+		call.Model = &provider.Model{Kind: g.model.Kind, Name: call.Model.Name, Account: g.model.Account, Provider: at}
 	}
 	if raw := value("epoch"); raw != nil {
 		require.NoError(t, json.Unmarshal(raw, &call.Origin.Attribution.Epoch))
