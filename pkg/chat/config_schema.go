@@ -2,6 +2,8 @@ package chat
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -51,8 +53,12 @@ var schemaTypes = []string{"string", "integer", "number", "boolean", "array", "o
 func checkSchema(o *lenientjson.Object) {
 	if _, isWord := lenientjson.AsText(o.Raw("type")); isWord {
 		o.Enum("type", schemaTypes...)
-	} else if types, _ := o.List("type"); types != nil {
-		o.Strings("type")
+	} else if types, _ := o.Strings("type"); types != nil {
+		for _, word := range types {
+			if !slices.Contains(schemaTypes, word) {
+				o.Fail("type", "must be of %s", strings.Join(schemaTypes, ", "))
+			}
+		}
 	}
 	for _, text := range []string{"format", "description", "pattern"} {
 		o.String(text)
@@ -72,8 +78,8 @@ func checkSchema(o *lenientjson.Object) {
 	}
 	if properties := o.Object("properties"); properties != nil {
 		for name := range properties.Members() {
-			if property := properties.Object(name); property != nil {
-				checkSchema(property)
+			if properties.Require(name) {
+				checkSchema(properties.Object(name))
 			}
 		}
 	}
