@@ -242,6 +242,7 @@ var mimeTypes = map[string]string{
 	".rtf":  "application/rtf",
 	".svg":  "image/svg+xml",
 	".tar":  "application/x-tar",
+	".tgz":  "application/x-tar",
 	".tiff": "image/tiff",
 	".tsv":  "text/tab-separated-values",
 	".txt":  "text/plain",
@@ -253,9 +254,10 @@ var mimeTypes = map[string]string{
 	".zip":  "application/zip",
 }
 
-// mimeTypeOf guesses a media type by the name's extension; it ignores an extension of a compression format.
+// mimeTypeOf guesses a media type by the name's extension; it ignores an extension of a compression format. A name that
+// begins with its only dot has no extension.
 func mimeTypeOf(name string) string {
-	name = strings.ToLower(name)
+	name = strings.TrimLeft(strings.ToLower(path.Base(name)), ".")
 	if packing := path.Ext(name); packing == ".gz" || packing == ".bz2" || packing == ".xz" {
 		name = strings.TrimSuffix(name, packing)
 	}
