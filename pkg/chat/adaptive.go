@@ -12,7 +12,7 @@ import (
 func Adaptive(c *modelv1.GenerateConfig) (*modelv1.AdaptiveConnections, error) {
 	a := c.GetAdaptiveConnections()
 	off := a != nil && a.Enabled != nil && !a.GetEnabled()
-	if off || c.GetMaxConnections() != 0 || c.GetBatch().GetEnabled() {
+	if off || c.GetBatch().GetEnabled() || c != nil && c.MaxConnections != nil {
 		return nil, nil
 	}
 	bounds, problem := adaptiveBounds(a)
