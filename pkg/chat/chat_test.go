@@ -195,6 +195,35 @@ func TestEveryOptionIsReadAndWritten(t *testing.T) {
 	assert.Len(t, known, fields.Len())
 }
 
+// A size of zero in an object asks for batches, as a number it asks for none.
+func TestABatchThatIsOnStaysOn(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{`{"size":0}`: `{"size":0}`, `0`: `0`, `false`: `false`, `{}`: `true`, `5`: `5`} {
+		c, err := chat.ParseConfig([]byte(`{"batch":` + given + `}`))
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"batch":`+want+`}`, string(chat.ConfigJSON(c)))
+	}
+}
+
+func TestTypesOfASchemaThatDoNotExistAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []string{`{"type":"text"}`, `{"type":["string","text"]}`, `{"type":"object","properties":{"a":null}}`} {
+		_, err := chat.ParseConfig([]byte(`{"response_schema":{"name":"n","json_schema":` + schema + `}}`))
+		assert.Error(t, err, schema)
+	}
+	_, err := chat.ParseConfig([]byte(`{"response_schema":{"name":"n","json_schema":{"type":["string","null"],"properties":{"a":{}}}}}`))
+	assert.NoError(t, err)
+}
+
+func TestTheTypeOfADocumentIsGuessedByItsName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"a/b.PDF": "application/pdf", "x.tgz": "application/x-tar", "x.csv.gz": "text/csv", ".txt": "application/octet-stream"} {
+		m, err := chat.ParseMessage([]byte(`{"role":"user","content":[{"type":"document","document":"` + name + `"}]}`))
+		require.NoError(t, err)
+		assert.Equal(t, want, m.GetContent().GetList().GetParts()[0].GetDocument().GetMimeType(), name)
+	}
+}
+
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(`[{"content": "x"}, {"role": "tool", "content": [], "tool_error": "e"}]`))

@@ -107,10 +107,10 @@ func writeBatch(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	switch {
 	case b == nil:
 		return
-	case b.Size != nil && onlySize(b):
+	case b.Size != nil && onlySize(b) && b.GetEnabled() == (b.GetSize() != 0):
 		w.IntMember("batch", int64(b.GetSize()))
 		return
-	case !b.GetEnabled() || onlySize(b):
+	case !b.GetEnabled() || b.Size == nil && onlySize(b):
 		w.BoolMember("batch", b.GetEnabled())
 		return
 	}
