@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -223,6 +222,6 @@ func (r *Request) parseChoice(choice *wireChoice) error {
 	case choice.Name == "":
 		return dialect.Required("tool_choice.name")
 	}
-	r.Choice = chat.FunctionChoice(choice.Name)
+	r.Choice = dialect.Chosen(choice.Name, r.Tools)
 	return nil
 }

@@ -64,6 +64,14 @@ func TestRequestsOfClientsAreRead(t *testing.T) {
 		{"role":"system","content":"late"},{"role":"system","content":"later"},{"role":"assistant","content":[{"type":"text","text":"Well,"}]}]`, messagesJSON(t, r.Messages))
 }
 
+func TestAChoiceOfAToolThatIsNotOnOfferIsTheModels(t *testing.T) {
+	t.Parallel()
+	r, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],
+		"tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"tool","name":"g"}}`))
+	require.NoError(t, err)
+	assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, r.Choice.GetMode())
+}
+
 func TestBadRequestsSayWhere(t *testing.T) {
 	t.Parallel()
 	ask := func(rest string) string { return `{"model":"m","max_tokens":1,` + rest + `}` }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
@@ -174,5 +173,5 @@ func (o *offer) choice(raw json.RawMessage) (*toolv1.ToolChoice, error) {
 	if json.Unmarshal(raw, &named) != nil || named.Type != toolFunction && named.Type != toolCustom || named.Name == "" {
 		return nil, dialect.Invalid(param, "is neither auto, none nor required, nor the name of a function")
 	}
-	return chat.FunctionChoice(o.nameOf(named.Namespace, named.Name, named.Type == toolCustom)), nil
+	return dialect.Chosen(o.nameOf(named.Namespace, named.Name, named.Type == toolCustom), o.tools), nil
 }
