@@ -1,6 +1,7 @@
 package openairesponses
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -36,6 +37,8 @@ type wireReasoning struct {
 	Effort  *string `json:"effort"`
 	Mode    *string `json:"mode"`
 	Summary *string `json:"summary"`
+	// GenerateSummary is the old name of Summary.
+	GenerateSummary *string `json:"generate_summary"`
 }
 
 type wireText struct {
@@ -108,7 +111,7 @@ func notStored(param string) error {
 func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	c := &modelv1.GenerateConfig{
 		MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, TopLogprobs: w.TopLogprobs, ParallelToolCalls: w.Parallel,
-		ReasoningEffort: w.Reasoning.Effort, ReasoningMode: w.Reasoning.Mode, ReasoningSummary: w.Reasoning.Summary, Verbosity: w.Text.Verbosity,
+		ReasoningEffort: w.Reasoning.Effort, ReasoningMode: w.Reasoning.Mode, ReasoningSummary: cmp.Or(w.Reasoning.Summary, w.Reasoning.GenerateSummary), Verbosity: w.Text.Verbosity,
 	}
 	if slices.Contains(w.Include, includeLogprobs) {
 		c.Logprobs = new(true)

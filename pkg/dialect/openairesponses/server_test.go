@@ -21,6 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
@@ -60,6 +61,22 @@ func TestAClientsConversation(t *testing.T) {
 		ReasoningEffort: new("low"), ReasoningSummary: new("auto"), ReasoningMode: new("pro"), Verbosity: new("high"),
 		ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: `{"type": "object"}`, Strict: new(true)},
 	}, r.Config, protocmp.Transform()))
+}
+
+func TestTheOldNameOfASummaryIsRead(t *testing.T) {
+	t.Parallel()
+	for reasoning, want := range map[string]string{`{"generate_summary":"concise"}`: "concise", `{"generate_summary":"concise","summary":"auto"}`: "auto"} {
+		r, err := openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":"q","reasoning":` + reasoning + `}`))
+		require.NoError(t, err)
+		assert.Equal(t, want, r.Config.GetReasoningSummary())
+	}
+}
+
+func TestAChoiceOfAToolThatIsNotOnOfferIsTheModels(t *testing.T) {
+	t.Parallel()
+	r, err := openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":"q","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"}}`))
+	require.NoError(t, err)
+	assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, r.Choice.GetMode())
 }
 
 // What cannot change an answer, and what says no more than the default, is passed over.
