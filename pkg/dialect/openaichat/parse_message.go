@@ -147,7 +147,11 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 		if err := dialect.CheckBase64(param+".input_audio.data", p.InputAudio.Data); err != nil {
 			return nil, err
 		}
-		uri := "data:audio/" + p.InputAudio.Format + ";base64," + p.InputAudio.Data
+		mediaType := "audio/" + p.InputAudio.Format
+		if format == contentv1.AudioFormat_AUDIO_FORMAT_MP3 {
+			mediaType = "audio/mpeg"
+		}
+		uri := "data:" + mediaType + ";base64," + p.InputAudio.Data
 		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media(uri), Format: format}}}, nil
 	case "file":
 		mediaType, _, inline := dialect.SplitDataURI(p.File.Data)
@@ -166,9 +170,7 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 // readAssistant reads the rest of an assistant's message: calls, a refusal, and reasoning, which is in a member of its
 // own or between tags in the text.
 func (m *wireMessage) readAssistant(message *modelv1.ChatMessage) {
-	for _, call := range m.ToolCalls {
-		message.ToolCalls = append(message.ToolCalls, dialect.ToolCall(call.ID, call.Function.Name, string(call.Function.Arguments), nil))
-	}
+	message.ToolCalls = openai.ReadCalls(m.ToolCalls, nil)
 	if m.Refusal != "" && chat.Text(message) == "" {
 		message.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}})
 	}

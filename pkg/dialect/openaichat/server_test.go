@@ -67,6 +67,25 @@ func TestARequestIsReadAsItWasMeant(t *testing.T) {
 	}, r.Config), "%v", r.Config)
 }
 
+func TestSoundsHaveTheirTypes(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{"wav": "data:audio/wav;base64,AAAA", "mp3": "data:audio/mpeg;base64,AAAA"} {
+		r, err := openaichat.Codec{}.ParseRequest([]byte(`{"model": "m", "messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "` + format + `"}}]}]}`))
+		require.NoError(t, err)
+		assert.Equal(t, want, r.Messages[0].GetContent().GetList().GetParts()[0].GetAudio().GetMedia().GetUri())
+	}
+}
+
+// A call that is of no function, such as one with a text, is none.
+func TestACallHasAFunction(t *testing.T) {
+	t.Parallel()
+	r, err := openaichat.Codec{}.ParseRequest([]byte(`{"model": "m", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y", "tool_calls": [
+		{"id": "a", "type": "custom", "custom": {"name": "g", "input": "x"}}, {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]}`))
+	require.NoError(t, err)
+	require.Len(t, r.Messages[1].GetToolCalls(), 1)
+	assert.Equal(t, "f", r.Messages[1].GetToolCalls()[0].GetFunction())
+}
+
 // What cannot change an answer, and what says no more than the default, is passed over.
 func TestWhatChangesNoAnswerIsPassedOver(t *testing.T) {
 	t.Parallel()
