@@ -157,7 +157,9 @@ func asContent(value any) any {
 			case name == "source", name == "options", name == "internal" && strings.HasPrefix(fmt.Sprint(member), "map[message_"):
 			case name == "content" && (member == "" || list != nil && len(list) == 0):
 			case name == "content" && len(list) == 1 && isPlainText(asContent(list[0])):
-				fixed[name] = list[0].(map[string]any)["text"]
+				if text := list[0].(map[string]any)["text"]; text != "" {
+					fixed[name] = text
+				}
 			default:
 				fixed[name] = asContent(member)
 			}
@@ -234,7 +236,7 @@ func asRecorded(tools any) any {
 	list, _ := tools.([]any)
 	for _, tool := range list {
 		parameters, _ := tool.(map[string]any)["parameters"].(map[string]any)
-		for member, usual := range map[string]any{"additionalProperties": false, "properties": map[string]any{}, "required": []any{}} {
+		for member, usual := range map[string]any{"type": "object", "additionalProperties": false, "properties": map[string]any{}, "required": []any{}} {
 			if _, there := parameters[member]; !there && parameters != nil {
 				parameters[member] = usual
 			}
@@ -263,7 +265,7 @@ func plain(value any) any {
 				var arguments bytes.Buffer
 				_ = json.Compact(&arguments, []byte(text))
 				fixed[name] = arguments.String()
-			case name == "content" && text == "" && isText:
+			case name == "content" && isText && strings.TrimPrefix(text, "\n") == "":
 			case name == "content" && isText:
 				fixed[name] = strings.TrimPrefix(text, "\n")
 			case name == "message" && isText && strings.HasSuffix(text, ": upstream said no"):
