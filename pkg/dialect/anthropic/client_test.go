@@ -434,7 +434,7 @@ func TestErrorsThatAreOutputs(t *testing.T) {
 
 func TestErrorsForClients(t *testing.T) {
 	t.Parallel()
-	for status, kind := range map[int]string{400: "invalid_request_error", 418: "invalid_request_error", 503: "api_error", 529: "overloaded_error", 429: "rate_limit_error"} {
+	for status, kind := range map[int]string{400: "invalid_request_error", 409: "conflict_error", 418: "invalid_request_error", 503: "api_error", 529: "overloaded_error", 429: "rate_limit_error"} {
 		said := anthropic.Codec{}.DecodeError(anthropic.Codec{}.AppendError(nil, dialect.Failure{Status: status, Message: "m"}))
 		assert.Equal(t, kind, said.Type, status)
 	}

@@ -59,7 +59,7 @@ const typeOverloaded = "overloaded_error"
 
 // errorTypes are the types of errors.
 var errorTypes = dialect.ErrorTypes{Client: "invalid_request_error", Server: "api_error", ByStatus: map[int]string{
-	dialect.BadRequest: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+	dialect.BadRequest: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error", 409: "conflict_error",
 	statusTooLarge: "request_too_large", 429: "rate_limit_error", 500: "api_error", 504: "timeout_error", statusOverloaded: typeOverloaded,
 }}
 
