@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,9 +19,11 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -71,6 +74,29 @@ func TestSuite(t *testing.T) {
 		return open(t, mockllm.Config{}, nil, script(answers))
 	}
 	providertest.Run(t, providertest.Harness{NoServer: true, New: newProvider})
+}
+
+// Usage that a script does not set is counted by characters.
+func TestGoldenUsage(t *testing.T) {
+	t.Parallel()
+	cases := slices.DeleteFunc(goldentest.Load(t, "core/token-count.jsonl"), func(c goldentest.Case) bool { return c.Op() != "mock_usage" })
+	goldentest.Run(t, "usage", cases, func(t *goldentest.T, c goldentest.Case) {
+		var form struct {
+			Input struct {
+				Messages, Tools json.RawMessage
+				Output          string
+			}
+		}
+		require.NoError(t, c.Decode(&form))
+		messages, err := chat.ParseMessages(form.Input.Messages)
+		require.NoError(t, err)
+		tools, err := chattest.Tools(form.Input.Tools)
+		require.NoError(t, err)
+		p := open(t, mockllm.Config{}, nil, script([]providertest.Answer{{Text: form.Input.Output}}))
+		response, err := p.Generate(t.Context(), &provider.Request{Messages: messages, Tools: tools, Config: &modelv1.GenerateConfig{}, Attempt: 1, Origin: provider.Origin{Project: "p"}})
+		require.NoError(t, err)
+		t.Equal(c.At("expect"), json.RawMessage(chat.UsageJSON(response.Output.GetUsage())))
+	})
 }
 
 // ask makes one call and returns its text.
