@@ -215,6 +215,9 @@ func (f *format) saw(t *goldentest.T, c goldentest.Case) (map[string]any, error)
 	if c.At("input", "options", "forward_generation_config") != true {
 		a.Config = withheld(a.Config)
 	}
+	if err := chat.CheckConfig(a.Config); err != nil {
+		return nil, err
+	}
 	for _, m := range a.Messages {
 		if (f == chatCompletions || f == responses) && m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
 			m.Model = target
