@@ -127,6 +127,7 @@ func TestNamesOfHostsAndSnapshotsAreFound(t *testing.T) {
 		"anthropic/vertex/claude-opus-4-5":                    "anthropic/claude-opus-4-5",
 		"anthropic/claude-opus-4-5@20251101":                  "anthropic/claude-opus-4-5",
 		"anthropic/bedrock/claude-sonnet-4-5":                 "anthropic/claude-sonnet-4-5",
+		"anthropic/claude-sonnet-4-0":                         "anthropic/claude-sonnet-4",
 		"bedrock/us.anthropic.claude-haiku-4-5-20251001-v1:0": "anthropic/claude-haiku-4-5",
 		"bedrock/amazon.nova-pro-v1:0":                        "amazon/nova-pro",
 		"together/meta-llama/Llama-3.3-70B-Instruct":          "meta-llama/Llama-3.3-70B-Instruct",
