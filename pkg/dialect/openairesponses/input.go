@@ -139,6 +139,9 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	for _, part := range all {
 		switch part.GetPart().(type) {
 		case *contentv1.Content_Text:
+			if part.GetText().GetText() == "" && len(m.GetToolCalls()) > 0 {
+				continue // as of a message that is no list, see dialect.AnswerParts
+			}
 			add(part, e.phase(part, works))
 		case *contentv1.Content_Reasoning:
 			flush()
@@ -154,9 +157,9 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			flush()
 			e.prompt("user", []*contentv1.Content{part}, false)
 		case *contentv1.Content_Data:
-			flush()
 			switch item := kept.JSON(part); {
 			case item != "":
+				flush()
 				e.Body.Raw(item)
 			case dialect.IsCompaction(part):
 				e.Refuse("messages", dialect.OtherCompaction)
