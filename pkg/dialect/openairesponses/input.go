@@ -202,12 +202,17 @@ func (e *encoder) phase(part *contentv1.Content, works bool) string {
 	}
 }
 
-// reasoning writes a model's reasoning back: its id and its sealed form. The server does not take readable reasoning.
+// reasoning writes a model's reasoning back: its id and its sealed form, or its summary if it is not sealed. The server
+// does not take readable reasoning.
 func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeReasoning)
 	e.Body.TextUnlessEmpty("id", r.GetSignature())
-	e.Body.RawMember("summary", "[]")
+	e.Body.BeginListMember("summary")
+	if summary := r.GetSummary(); summary != "" && !r.GetRedacted() {
+		e.Body.TextObject("type", partSummary, "text", summary)
+	}
+	e.Body.EndList()
 	e.Body.RawMember("content", "[]")
 	e.Body.Key("encrypted_content")
 	if r.GetRedacted() {
