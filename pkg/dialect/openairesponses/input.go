@@ -128,7 +128,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		}
 	}
 	add := func(part *contentv1.Content, itsPhase string) {
-		if len(texts) > 0 && (texts[0].GetInternalJson() != part.GetInternalJson() || phase != itsPhase) {
+		if len(texts) > 0 && (originOf(texts[0]).ID != originOf(part).ID || phase != itsPhase) {
 			flush()
 		}
 		texts, phase = append(texts, part), itsPhase
@@ -187,11 +187,16 @@ func (e *encoder) texts(parts []*contentv1.Content, phase string) {
 	e.Body.EndObject()
 }
 
+// originOf is the message as which a text came; empty if it did not come in this format.
+func originOf(part *contentv1.Content) (o origin) {
+	_ = json.Unmarshal([]byte(part.GetInternalJson()), &o)
+	return o
+}
+
 // phase is the phase of a text: the server's own, or if phases are sent, that of a comment where the model's turn uses
 // tools, and else that of a final answer.
 func (e *encoder) phase(part *contentv1.Content, works bool) string {
-	var origin origin
-	_ = json.Unmarshal([]byte(part.GetInternalJson()), &origin)
+	origin := originOf(part)
 	switch {
 	case origin.Phase != "" || !e.Phases:
 		return origin.Phase
