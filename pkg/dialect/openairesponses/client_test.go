@@ -70,6 +70,47 @@ func TestARequestHasOneOrderAndKeepsJSONOfOthers(t *testing.T) {
 		string(body), "extra_body replaces, and keeps the order of its members")
 }
 
+// Servers that refuse an answer of reasoning alone get a text after it.
+func TestReasoningAloneIsFilled(t *testing.T) {
+	t.Parallel()
+	const thought = `{"type":"reasoning","summary":[],"content":[],"encrypted_content":null}`
+	const call = `{"id":"c","function":"f","arguments":{},"type":"function"}`
+	filled := `,{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"(no content)","annotations":[],"logprobs":[]}]}`
+	for _, test := range []struct {
+		fill           bool
+		document, want string
+	}{
+		{true, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"t"}]}]`, thought + filled},
+		{false, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"t"}]}]`, thought},
+		{true, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"t"}],"tool_calls":[` + call + `]}]`, thought + `,{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`},
+		{true, `[{"role":"assistant","content":[]}]`, ""},
+	} {
+		r := &openairesponses.Request{FillEmpty: test.fill, Request: dialect.Request{Messages: parseMessages(t, test.document)}}
+		assert.JSONEq(t, "["+test.want+"]", encodeInput(t, r), test.document)
+	}
+}
+
+// Options of reasoning in extra_body are sent beside those of the configuration, which go before them.
+func TestOptionsOfReasoningInTheExtraBody(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ extra, want string }{
+		{`{"reasoning":{"exclude":true}}`, `{"effort":"high","exclude":true}`},
+		{`{"reasoning":{"effort":"low","summary":"auto"}}`, `{"effort":"high","summary":"auto"}`},
+		{`{"reasoning":null}`, `{"effort":"high"}`},
+	} {
+		r := &openairesponses.Request{Request: dialect.Request{
+			Model: "m", Config: &modelv1.GenerateConfig{ReasoningEffort: new("high"), ExtraBodyJson: &test.extra},
+		}}
+		body, err := r.Append(nil)
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"model":"m","input":[],"reasoning":`+test.want+`}`, string(body), test.extra)
+	}
+	alone := &openairesponses.Request{Request: dialect.Request{Model: "m", Config: &modelv1.GenerateConfig{ExtraBodyJson: new(`{"reasoning":{"a":1}}`)}}}
+	body, err := alone.Append(nil)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"model":"m","input":[],"reasoning":{"a":1}}`, string(body))
+}
+
 func TestWhatTheFormatCannotSayIsAnError(t *testing.T) {
 	t.Parallel()
 	r := &openairesponses.Request{Request: dialect.Request{Messages: parseMessages(t, `[{"role": "user", "content": [{"type": "reasoning", "reasoning": "r"}]}]`)}}
@@ -115,6 +156,30 @@ func TestATurnOfTheAssistant(t *testing.T) {
 				{"type":"output_text","text":"code_interpreter: 1\n\n1",` + text + `}]},
 			  {"type":"message","role":"assistant","status":"completed","phase":"commentary","content":[
 				{"type":"output_text","text":"y",` + text + `}]}]`,
+		},
+		"an empty text beside a call": {
+			false,
+			`[{"role":"assistant","content":[{"type":"text","text":""},{"type":"text","text":"a"}],"tool_calls":[{"id":"c","function":"f","arguments":{},"type":"function"}]},
+			  {"role":"assistant","content":[{"type":"text","text":""},{"type":"text","text":"b"}]}]`,
+			`[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"a",` + text + `}]},
+			  {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+			  {"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"",` + text + `},{"type":"output_text","text":"b",` + text + `}]}]`,
+		},
+		"one message of two parts, one with data of another provider": {
+			false, `[{"role":"assistant","content":[{"type":"text","text":"a","internal":{"k":1}},{"type":"text","text":"b"}]}]`,
+			`[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"a",` + text + `},{"type":"output_text","text":"b",` + text + `}]}]`,
+		},
+		"data that has no place": {
+			false, `[{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"data","data":{"x":1}},{"type":"text","text":"b"}]}]`,
+			`[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"a",` + text + `},{"type":"output_text","text":"b",` + text + `}]}]`,
+		},
+		"summaries": {
+			false,
+			`[{"role":"assistant","content":[{"type":"reasoning","reasoning":"t","summary":"s"},
+				{"type":"reasoning","reasoning":"ENC","summary":"s","signature":"rs_1","redacted":true},{"type":"reasoning","reasoning":"t"}]}]`,
+			`[{"type":"reasoning","summary":[{"type":"summary_text","text":"s"}],"content":[],"encrypted_content":null},
+			  {"type":"reasoning","id":"rs_1","summary":[],"content":[],"encrypted_content":"ENC"},
+			  {"type":"reasoning","summary":[],"content":[],"encrypted_content":null}]`,
 		},
 		"a picture": {
 			false, `[{"role":"assistant","content":[{"type":"image","image":"data:image/png;base64,aGk=","detail":"low"}]}]`,

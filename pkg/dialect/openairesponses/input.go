@@ -166,11 +166,17 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			}
 		}
 	}
+	if e.FillEmpty && len(all) > 0 && len(m.GetToolCalls()) == 0 && !slices.ContainsFunc(all, says) {
+		texts = []*contentv1.Content{chat.TextPart(dialect.NoContent)}
+	}
 	flush()
 	for _, call := range m.GetToolCalls() {
 		e.call(call)
 	}
 }
+
+// says reports whether a part is more than reasoning.
+func says(part *contentv1.Content) bool { return part.GetReasoning() == nil }
 
 // texts writes texts of the assistant as one message. Its id is left out: a server that stores nothing requires the
 // reasoning before an item with an id, and the history may lack it.

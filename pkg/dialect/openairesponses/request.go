@@ -18,6 +18,8 @@ type Request struct {
 	// server gave is sent in any case.
 	Phases bool
 	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
+	// FillEmpty sends [dialect.NoContent] after an answer that is reasoning alone, which some servers refuse.
+	FillEmpty bool
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
 	// Native are the tools of the request that the server runs itself, by their names.

@@ -375,7 +375,7 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	}
 	base.Config.ReasoningSummary = responsesapi.Summary(base.Config)
 	request := responsesapi.New(base, m.args.ResponsesStore)
-	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
+	request.Phases, request.FillEmpty = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase, true
 	call := &exchange.Call{URL: m.client.BaseURL + responsesapi.Path, Header: m.client.Header(r.Config), Model: m.name, Stream: request.Stream}
 	response, err := m.responses.Do(ctx, r, call, request.Append)
 	if err != nil {
