@@ -50,6 +50,17 @@ func Metadata(c *modelv1.GenerateConfig) []Member {
 // MembersOf are the overrides of a codec to which extra_body means nothing: the request's own Members.
 func MembersOf(r *Request) Overrides { return Overrides{members: r.Members} }
 
+// TakeObject removes a member of extra_body, for a codec that merges it with its own, and returns it; empty if it is no
+// object.
+func (o *Overrides) TakeObject(name string) *orderedjson.Object {
+	given, _ := o.extra.Get(name)
+	o.extra.Delete(name)
+	if object, ok := given.(*orderedjson.Object); ok {
+		return object
+	}
+	return &orderedjson.Object{}
+}
+
 // Have reports whether the member is overridden.
 func (o Overrides) Have(name string) bool {
 	_, given := o.extra.Get(name)

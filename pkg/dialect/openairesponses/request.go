@@ -7,6 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Request is a request with the options in which servers of the format differ.
@@ -17,9 +18,9 @@ type Request struct {
 	// Phases states the phase of each message of the assistant: comment before calls, or final answer. A phase that the
 	// server gave is sent in any case.
 	Phases bool
-	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// FillEmpty sends [dialect.NoContent] after an answer that is reasoning alone, which some servers refuse.
 	FillEmpty bool
+	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
 	// Native are the tools of the request that the server runs itself, by their names.
@@ -37,13 +38,17 @@ const (
 	includeLogprobs = "message.output_text.logprobs"
 )
 
+// memberReasoning is the member with the options of reasoning.
+const memberReasoning = "reasoning"
+
 // AppendRequest implements dialect.Codec.
 func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	return (&Request{Request: *r}).Append(dst)
 }
 
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
-// expressed in the format. Members of the configuration's extra_body come last and replace all others.
+// expressed in the format. Members of the configuration's extra_body come last and replace all others, except options of
+// reasoning, which are added to those of the configuration.
 func (r *Request) Append(dst []byte) ([]byte, error) {
 	e := r.encoder(dst)
 	e.TakeExtraBody()
@@ -131,13 +136,7 @@ func (e *encoder) options() {
 	e.OptFloat("top_p", c.TopP)
 	dialect.OptInt(&e.MemberWriter, "top_logprobs", c.TopLogprobs)
 	e.include()
-	if c.ReasoningEffort != nil || c.ReasoningMode != nil || c.ReasoningSummary != nil {
-		e.Object("reasoning", func() {
-			e.Body.OptText("effort", c.ReasoningEffort)
-			e.Body.OptText("mode", c.ReasoningMode)
-			e.Body.OptText("summary", c.ReasoningSummary)
-		})
-	}
+	e.reasoningOptions()
 	if c.ResponseSchema != nil || c.Verbosity != nil {
 		e.Object("text", func() {
 			e.format(c.GetResponseSchema())
@@ -146,6 +145,28 @@ func (e *encoder) options() {
 	}
 	if e.Stream {
 		e.Member("stream", func() { e.Body.Bool(true) })
+	}
+}
+
+// reasoningOptions writes the options of reasoning: those of the configuration, and further ones of extra_body.
+func (e *encoder) reasoningOptions() {
+	more := e.Overrides.TakeObject(memberReasoning)
+	own := []struct {
+		name  string
+		value *string
+	}{{"effort", e.Config.ReasoningEffort}, {"mode", e.Config.ReasoningMode}, {"summary", e.Config.ReasoningSummary}}
+	options := &orderedjson.Object{}
+	for _, option := range own {
+		if option.value != nil {
+			options.Set(option.name, *option.value)
+			more.Delete(option.name)
+		}
+	}
+	for name, value := range more.All() {
+		options.Set(name, value)
+	}
+	if options.Len() > 0 {
+		e.Member(memberReasoning, func() { e.Body.Raw(string(orderedjson.Append(nil, options))) })
 	}
 }
 

@@ -63,6 +63,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		}
 		if !m.name.takesReasoning() {
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
+			caps.ExtraBody = slices.DeleteFunc(caps.ExtraBody, func(member string) bool { return member == responsesapi.Reasoning })
 		}
 		caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
 			return option == "reasoning_mode" && m.name.takesReasoning() || option == "cache_prompt" && m.takesCacheMarks()

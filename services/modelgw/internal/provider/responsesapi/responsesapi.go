@@ -24,17 +24,19 @@ var (
 	Dropped = []string{
 		"best_of", "effort", "fallback_models", "prompt_logprobs", "reasoning_tokens", "seed", "cache_prompt", "reasoning_mode",
 	}
-	// ExtraBody are the members of extra_body that are sent.
+	// ExtraBody are the members of extra_body that are sent. Those of reasoning are sent beside the options of a
+	// configuration.
 	ExtraBody = []string{
-		"max_tool_calls", "metadata", "previous_response_id", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier",
+		"max_tool_calls", "metadata", "previous_response_id", "prompt_cache_key", "prompt_cache_retention", Reasoning, "safety_identifier", "service_tier",
 		"store", "truncation",
 	}
 )
 
 // Members of extra_body that have a meaning here.
 const (
-	Metadata = "metadata"
-	store    = "store"
+	Metadata  = "metadata"
+	Reasoning = "reasoning"
+	store     = "store"
 )
 
 // New returns a request in the format. The server stores nothing unless extra_body says so, or asked; it then takes
