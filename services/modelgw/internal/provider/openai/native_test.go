@@ -79,17 +79,20 @@ func TestAModelOfChatCompletionsUsesTheOtherAPIForTools(t *testing.T) {
 }
 
 // A model that is used by that API for its tools alone is asked for no summary of its reasoning, unless the call wants
-// one.
+// one. For a picture it is.
 func TestToolsAloneBringNoSummary(t *testing.T) {
 	t.Parallel()
+	tools := []*toolv1.ToolInfo{codeTool(`{}`)}
 	for _, tt := range []struct {
 		config *modelv1.GenerateConfig
+		tools  []*toolv1.ToolInfo
 		want   any
 	}{
-		{&modelv1.GenerateConfig{}, nil},
-		{&modelv1.GenerateConfig{ReasoningSummary: new("concise")}, map[string]any{"summary": "concise"}},
+		{&modelv1.GenerateConfig{}, tools, nil},
+		{&modelv1.GenerateConfig{ReasoningSummary: new("concise")}, tools, map[string]any{"summary": "concise"}},
+		{&modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}}}, nil, map[string]any{"summary": "auto"}},
 	} {
-		body, _ := askWith(t, "o4-mini", `{"responses_api": false}`, answered, &provider.Request{Tools: []*toolv1.ToolInfo{codeTool(`{}`)}, Config: tt.config})
+		body, _ := askWith(t, "o4-mini", `{"responses_api": false}`, answered, &provider.Request{Tools: tt.tools, Config: tt.config})
 		assert.Contains(t, body, "input", "it is the Responses API")
 		assert.Equal(t, tt.want, body["reasoning"])
 	}
