@@ -135,6 +135,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	if byResponses {
 		m.responses = new(m.client.Exchange)
 		m.responses.Codec = openairesponses.Codec{}
+		m.responses.Quirks.Finish = m.finishResponses
 		m.upstreams[0] = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
 		m.upstreams[0].CountsNone = responsesapi.LacksAddress
 	}
@@ -381,10 +382,19 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	if err != nil {
 		return nil, err
 	}
-	responsesapi.SetModel(response.Output, m.name)
 	restore(response.Output)
 	response.Warnings = warnings
 	return response, nil
+}
+
+// finishResponses names the model of an answer by the Responses API as it is sent; of one that is made of an error it is
+// named already.
+func (m *model) finishResponses(answer dialect.Response, output *modelv1.ModelOutput) error {
+	responsesapi.SetModel(output, m.name)
+	if m.service.Finish != nil {
+		return m.service.Finish(answer, output, m.name)
+	}
+	return nil
 }
 
 // chatRequest makes the upstream request for chat completions, and returns warnings.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -47,12 +48,15 @@ func TestAFullContextInAServersOwnWords(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	kind := open(t, providertest.GoldenSetup{APIKey: "k", Service: "acme", BaseURL: server.URL})
-	p, err := kind.Open(provider.Spec{Model: "acme/river/7b", Account: provider.DefaultAccount})
-	require.NoError(t, err)
-	response, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
-	require.NoError(t, err)
-	assert.Equal(t, "acme/river/7b", response.Output.GetModel())
-	assert.Equal(t, modelv1.StopReason_STOP_REASON_MODEL_LENGTH, response.Output.GetChoices()[0].GetStopReason())
+	for _, args := range []string{"", `{"responses_api": true}`} {
+		p, err := kind.Open(provider.Spec{Model: "acme/river/7b", Account: provider.DefaultAccount, Args: args})
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
+		require.NoError(t, err)
+		assert.Equal(t, "acme/river/7b", response.Output.GetModel())
+		assert.Equal(t, "acme/river/7b", chat.FirstMessage(response.Output).GetModel())
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_MODEL_LENGTH, response.Output.GetChoices()[0].GetStopReason())
+	}
 }
 
 func TestSuite(t *testing.T) {
