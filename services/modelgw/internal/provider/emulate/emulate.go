@@ -87,27 +87,27 @@ func described(tool *toolv1.ToolInfo) string {
 // untagged replaces tags within texts of JSON by the same in other letters, so that a call ends with its own tag.
 var untagged = strings.NewReplacer("</tool_call", `\u003c/tool_call`)
 
-// said is a message of the model with its calls in its text.
+// said is a message of the model with its calls in its text, without its reasoning: models whose tools are in a prompt
+// think anew in each turn. What takes the place of earlier messages stays, for the dialect to refuse.
 func said(m *modelv1.ChatMessage) *modelv1.ChatMessage {
-	if len(m.GetToolCalls()) == 0 {
+	if slices.ContainsFunc(m.GetContent().GetList().GetParts(), dialect.IsCompaction) {
 		return m
 	}
-	var texts []string
-	if text := chat.Text(m); text != "" {
-		texts = append(texts, text)
+	if len(m.GetToolCalls()) == 0 {
+		return &modelv1.ChatMessage{Role: m.GetRole(), Content: chat.TextContent(chat.Text(m))}
 	}
+	texts := []string{chat.Text(m)}
 	for _, call := range m.GetToolCalls() {
 		texts = append(texts, fmt.Sprintf(`<tool_call>{"name": %s, "arguments": %s }</tool_call>`, jsonwrite.AppendText(nil, call.GetFunction()), untagged.Replace(spaced(dialect.ArgumentsOf(call)))))
 	}
-	return &modelv1.ChatMessage{Role: m.GetRole(), Content: reasoned(m, strings.Join(texts, "\n\n"))}
+	return &modelv1.ChatMessage{Role: m.GetRole(), Content: chat.TextContent(strings.TrimSpace(strings.Join(texts, "\n\n")))}
 }
 
-// reasoned is a content of the reasoning of a message, and a text. What takes the place of earlier messages stays, for
-// the dialect to refuse.
+// reasoned is a content of the reasoning of a message, and a text.
 func reasoned(m *modelv1.ChatMessage, text string) *contentv1.MessageContent {
 	var parts []*contentv1.Content
 	for _, part := range m.GetContent().GetList().GetParts() {
-		if part.GetReasoning() != nil || dialect.IsCompaction(part) {
+		if part.GetReasoning() != nil {
 			parts = append(parts, part)
 		}
 	}

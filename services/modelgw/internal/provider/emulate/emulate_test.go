@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -115,19 +116,42 @@ func TestManyTags(t *testing.T) {
 	}
 }
 
-// Reasoning stays beside a call, in requests and answers.
+// Reasoning stays beside a call in an answer.
 func TestReasoningStays(t *testing.T) {
 	t.Parallel()
-	m := chat.Assistant("", chat.Call("c1", "weather", ""))
-	m.Content = chat.ListContent(chat.ReasoningPart("hm"), chat.TextPart("Look."))
-	sent := emulate.Request(&provider.Request{Messages: []*modelv1.ChatMessage{m}}).Messages[0]
-	require.Len(t, chat.Parts(sent.GetContent()), 2)
-	assert.Equal(t, "hm", chat.Parts(sent.GetContent())[0].GetReasoning().GetReasoning())
-	output := chat.MessageOutput("m", sent, modelv1.StopReason_STOP_REASON_STOP)
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(chat.ReasoningPart("hm"), chat.TextPart("Look.\n\n<tool_call>{\"name\": \"weather\", \"arguments\": {} }</tool_call>"))
+	output := chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)
 	emulate.Read(output, weather, "m")
 	assert.Equal(t, "hm", chat.Parts(chat.FirstMessage(output).GetContent())[0].GetReasoning().GetReasoning())
 	assert.Equal(t, "Look.", chat.Completion(output))
 	assert.Len(t, chat.FirstMessage(output).GetToolCalls(), 1)
+}
+
+// An earlier answer is sent as its texts alone, with its calls between tags.
+func TestAnswersAreTexts(t *testing.T) {
+	t.Parallel()
+	const call = `<tool_call>{"name": "weather", "arguments": {} }</tool_call>`
+	for _, c := range []struct {
+		name  string
+		parts []*contentv1.Content
+		calls bool
+		want  string
+	}{
+		{"a text", []*contentv1.Content{chat.TextPart("A")}, false, "A"},
+		{"two texts", []*contentv1.Content{chat.TextPart("A"), chat.TextPart("B")}, false, "A\nB"},
+		{"reasoning", []*contentv1.Content{chat.ReasoningPart("hm"), chat.TextPart("A")}, false, "A"},
+		{"reasoning and a call", []*contentv1.Content{chat.ReasoningPart("hm"), chat.TextPart("A")}, true, "A\n\n" + call},
+		{"a blank text and a call", []*contentv1.Content{chat.TextPart("  ")}, true, call},
+	} {
+		m := chat.Assistant("")
+		m.Content = chat.ListContent(c.parts...)
+		if c.calls {
+			m.ToolCalls = []*toolv1.ToolCall{chat.Call("c1", "weather", "")}
+		}
+		sent := emulate.Request(&provider.Request{Messages: []*modelv1.ChatMessage{m}}).Messages[0]
+		assert.Equal(t, c.want, sent.GetContent().GetText(), c.name)
+	}
 }
 
 // An answer with calls of its own stays as it is.

@@ -242,7 +242,7 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed && word == "" {
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which has no effort " + c.GetReasoningEffort()})
 	}
-	if m.service.NoReasoning && m.responses == nil && c.ReasoningHistory != nil {
+	if (m.service.NoReasoning || m.emulates) && m.responses == nil && c.ReasoningHistory != nil {
 		all = append(all, provider.Unsent{Option: "reasoning_history", Why: "which is sent no past reasoning"})
 	}
 	if m.asksDeployments && m.responses == nil && !m.isClaude() && c.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_UNSPECIFIED {
