@@ -42,6 +42,21 @@ func sent(t *testing.T, service, model string, r *provider.Request) (members map
 	return members, response.Warnings
 }
 
+// Groq gets earlier reasoning as a text, also if it came in a member of its own.
+func TestReasoningReturnsToGroqAsText(t *testing.T) {
+	t.Parallel()
+	thought := chat.ReasoningPart("hm")
+	thought.InternalJson = `"reasoning_content"`
+	said := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(thought, chat.TextPart("a"))}
+	p := openAt(t, "groq", "m", providertest.ChatServer(t, providertest.Answer{Text: "fine"}), "")
+	response, err := p.Generate(t.Context(), &provider.Request{
+		Messages: []*modelv1.ChatMessage{said}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll,
+	})
+	require.NoError(t, err)
+	assert.Contains(t, response.Call.GetRequestJson(), `\nhm\n</think>\na`)
+	assert.NotContains(t, response.Call.GetRequestJson(), `"reasoning_content":`)
+}
+
 // A choice that a service refuses while its model thinks is weakened, with a warning.
 func TestForcedChoices(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
@@ -12,10 +13,15 @@ import (
 var groq = Service{
 	Name: "groq", Description: "Groq", Address: "https://api.groq.com", Path: "/openai/v1/chat/completions",
 	MaxTokens: 2048, WholeSchemas: true, PlainTools: true, PlainTurns: true, EmptyCalls: true, ImagesOnly: true, NoExtraBody: true,
-	Models: []Models{{Efforts: threeEfforts, Ignored: []string{"logit_bias", "logprobs", "top_logprobs", "prompt_logprobs"}}},
+	Models: []Models{{
+		Efforts: threeEfforts, Ignored: []string{"logit_bias", "logprobs", "top_logprobs", "prompt_logprobs"}, Replay: replayText,
+	}},
 	Finish: finishGroq,
 	Full:   map[int][]string{http.StatusBadRequest: {"context_length_exceeded", "reduce the length"}}, OwnStops: true,
 }
+
+// replayText sends reasoning back as a text, wherever it came from.
+func replayText(part *contentv1.Content) (string, []dialect.Member) { return dialect.Think(part), nil }
 
 // finishGroq adds what Groq says of an answer: times, and the calls of its own tools. Reasoning goes back to it as
 // text.
