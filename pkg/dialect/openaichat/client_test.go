@@ -207,6 +207,46 @@ func TestPartsOfAnAnswer(t *testing.T) {
 	}
 }
 
+// Servers for which texts are joined get an answer of texts alone without breaks, and null in place of a blank text
+// beside calls.
+func TestTextsAreJoined(t *testing.T) {
+	t.Parallel()
+	a, b, blank, thought := chat.TextPart("a"), chat.TextPart("b"), chat.TextPart("  "), chat.ReasoningPart("hm")
+	const call = `,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]`
+	for name, test := range map[string]struct {
+		content *contentv1.MessageContent
+		calls   bool
+		want    string
+	}{
+		"texts":                     {chat.ListContent(a, b), false, `"ab"`},
+		"an empty text":             {chat.ListContent(chat.TextPart(""), a), false, `"a"`},
+		"texts beside a call":       {chat.ListContent(a, b), true, `"ab"` + call},
+		"a blank text":              {chat.ListContent(blank), false, `"  "`},
+		"a blank text and a call":   {chat.ListContent(blank), true, `null` + call},
+		"an empty text and a call":  {chat.TextContent(""), true, `null` + call},
+		"reasoning before the text": {chat.ListContent(thought, a), false, `"\n<think>\nhm\n</think>\n\na"`},
+	} {
+		m := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: test.content}
+		if test.calls {
+			m.ToolCalls = []*toolv1.ToolCall{chat.Call("c1", "f", "")}
+		}
+		body := encodeRequest(t, &openaichat.Request{JoinTexts: true, Request: dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m}}})
+		assert.JSONEq(t, `{"model":"m","messages":[{"role":"assistant","content":`+test.want+`}]}`, body, name)
+	}
+}
+
+// What a provider keeps with a text is sent between tags, except to servers that get plain turns.
+func TestInternalDataOfATextIsTagged(t *testing.T) {
+	t.Parallel()
+	text := chat.TextPart("a")
+	text.InternalJson = "{}"
+	m := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.TextPart(""), text, chat.TextPart("b"))}
+	for plain, want := range map[bool]string{true: `\na\nb`, false: `\n\na\n<<content-internal>e30=</content-internal>>\n\nb`} {
+		body := encodeRequest(t, &openaichat.Request{PlainTurns: plain, Request: dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m}}})
+		assert.JSONEq(t, `{"model":"m","messages":[{"role":"assistant","content":"`+want+`"}]}`, body)
+	}
+}
+
 // Log-probabilities in two lists are read, in bodies and streams.
 func TestLogprobsInTwoLists(t *testing.T) {
 	t.Parallel()

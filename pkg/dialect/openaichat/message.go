@@ -137,17 +137,27 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	}
 	var text strings.Builder
 	var members []dialect.Member
+	joins := e.JoinTexts && !slices.ContainsFunc(list.GetParts(), needsTags)
+	lines := 0
+	line := func(part, after string) {
+		e.line(&text, lines == 0, part, after)
+		lines++
+	}
 	for _, part := range list.GetParts() {
 		switch p := part.GetPart().(type) {
 		case *contentv1.Content_Text:
-			e.line(&text, p.Text.GetText(), "")
-			if internal := part.GetInternalJson(); internal != "" {
-				text.WriteString("\n" + dialect.WrapInternal(internal) + "\n")
+			if joins {
+				text.WriteString(p.Text.GetText())
+				continue
+			}
+			line(p.Text.GetText(), "")
+			if internal := part.GetInternalJson(); internal != "" && !e.PlainTurns {
+				text.WriteString("\n<" + dialect.WrapInternal(internal) + ">\n")
 			}
 		case *contentv1.Content_Reasoning:
 			thought, own := e.replay(part)
 			if thought != "" {
-				e.line(&text, thought, "\n")
+				line(thought, "\n")
 			}
 			members = withMembers(members, own)
 		case *contentv1.Content_Data:
@@ -160,6 +170,11 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	for _, member := range members {
 		e.Body.RawMember(member.Name, member.JSON)
 	}
+}
+
+// needsTags reports whether the format has no place for a part, or for what belongs to it, but within a text.
+func needsTags(part *contentv1.Content) bool {
+	return part.GetReasoning() != nil || part.GetText() != nil && part.GetInternalJson() != ""
 }
 
 // answerParts writes the texts and images of a model's message: one text as a text, and else a list.
@@ -210,11 +225,11 @@ func Details(part *contentv1.Content) (list string, ok bool) {
 }
 
 // line adds a part to a text, on a line of its own.
-func (e *encoder) line(text *strings.Builder, part, after string) {
+func (e *encoder) line(text *strings.Builder, first bool, part, after string) {
 	switch {
 	case !e.PlainTurns:
 		text.WriteString("\n" + part + after)
-	case text.Len() == 0:
+	case first:
 		text.WriteString(part)
 	default:
 		text.WriteString("\n" + part)
@@ -226,7 +241,11 @@ func (e *encoder) content(m *modelv1.ChatMessage, text string) {
 	if text == "" && e.FillEmpty {
 		text = dialect.NoContent
 	}
-	if text != "" || !e.OmitEmpty || len(m.GetToolCalls()) == 0 {
+	switch calls := len(m.GetToolCalls()) > 0; {
+	case calls && e.JoinTexts && strings.TrimSpace(text) == "":
+		e.Body.Key("content")
+		e.Body.Null()
+	case text != "" || !e.OmitEmpty || !calls:
 		e.Body.TextMember("content", text)
 	}
 	e.calls(m.GetToolCalls())

@@ -25,6 +25,9 @@ type Request struct {
 	FillEmpty bool
 	// PlainTurns writes an answer's parts on neighbouring lines, without a blank line between them.
 	PlainTurns bool
+	// JoinTexts writes an answer of texts alone as one text without breaks, and null in place of a blank text beside
+	// calls.
+	JoinTexts bool
 	// AnswerParts writes an answer of several parts as a list of its texts and images, without its reasoning.
 	AnswerParts bool
 	// EmptyCalls writes a list of calls in each of the assistant's messages, empty if there are none.

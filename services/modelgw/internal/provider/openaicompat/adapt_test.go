@@ -149,6 +149,7 @@ func TestEfforts(t *testing.T) {
 func TestWhatIsStreamed(t *testing.T) {
 	t.Parallel()
 	long, logprobs := &modelv1.GenerateConfig{MaxTokens: new(int64(16001))}, &modelv1.GenerateConfig{Logprobs: new(true)}
+	prompt := &modelv1.GenerateConfig{PromptLogprobs: new(int32(1))}
 	watch := func() {}
 	for i, test := range []struct {
 		service string
@@ -163,6 +164,7 @@ func TestWhatIsStreamed(t *testing.T) {
 		{"together", logprobs, watch, false},
 		{"hf-inference-providers", nil, nil, true},
 		{"litellm-proxy", nil, nil, true},
+		{"litellm-proxy", prompt, watch, false},
 	} {
 		members, _ := sent(t, test.service, "m", &provider.Request{Config: test.config, Progress: test.watch})
 		assert.Equal(t, test.want, members["stream"] != nil, i)

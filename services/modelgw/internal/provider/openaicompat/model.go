@@ -402,7 +402,8 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 	base, warnings := m.base(r)
 	request := &openaichat.Request{
 		Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty, Replay: m.differs.Replay,
-		PlainTurns: m.service.PlainTurns, EmptyCalls: m.service.EmptyCalls, OmitEmpty: m.service.OmitEmpty, ImagesOnly: m.service.ImagesOnly, NoStreamUsage: m.service.NoStreamUsage,
+		PlainTurns: m.service.PlainTurns, JoinTexts: m.service.JoinTexts, EmptyCalls: m.service.EmptyCalls,
+		OmitEmpty: m.service.OmitEmpty, ImagesOnly: m.service.ImagesOnly, NoStreamUsage: m.service.NoStreamUsage,
 		EphemeralMarks: (m.differs.Marks || m.isClaude()) && r.Config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
 	if m.service.NoReasoning {
@@ -472,7 +473,7 @@ func (m *model) streams(r *provider.Request) bool {
 	switch s := m.service; {
 	case m.args.Stream != nil:
 		return *m.args.Stream
-	case s.WholeLogprobs && r.Config.GetLogprobs():
+	case s.WholeLogprobs && r.Config.GetLogprobs(), s.WholePromptLogprobs && r.Config.PromptLogprobs != nil:
 		return false
 	case s.Streamed, s.StreamedOver > 0 && r.Config.GetMaxTokens() > s.StreamedOver:
 		return true

@@ -51,17 +51,18 @@ type Service struct {
 	MergeTurns, MergeSystem bool
 	// Streamed streams each answer, and StreamedOver those with a larger bound of output tokens than this; by default
 	// answers are streamed that are watched. WholeLogprobs excepts those with log-probabilities, which the service's
-	// streams have in another form. The model argument `stream` overrides all.
-	Streamed      bool
-	StreamedOver  int64
-	WholeLogprobs bool
+	// streams have in another form, and WholePromptLogprobs those with log-probabilities of the prompt, which streams
+	// lack. The model argument `stream` overrides all.
+	Streamed                           bool
+	StreamedOver                       int64
+	WholeLogprobs, WholePromptLogprobs bool
 	// LaxTools does not ask for strict tools, and MaxCompletionTokens is the name of the bound of output tokens of all
 	// models, in chat completions.
 	LaxTools, MaxCompletionTokens bool
 	// PlainTools sends tools without saying whether they are strict.
 	PlainTools bool
-	// PlainTurns, EmptyCalls, OmitEmpty, ImagesOnly and NoStreamUsage are as in [openaichat.Request].
-	PlainTurns, EmptyCalls, OmitEmpty, ImagesOnly, NoStreamUsage bool
+	// PlainTurns, JoinTexts, EmptyCalls, OmitEmpty, ImagesOnly and NoStreamUsage are as in [openaichat.Request].
+	PlainTurns, JoinTexts, EmptyCalls, OmitEmpty, ImagesOnly, NoStreamUsage bool
 	// NoExtraBody sends no extra_body, and WholeExtraBody all of it, also to the Responses API.
 	NoExtraBody, WholeExtraBody bool
 	// MergeUser merges consecutive messages of the user alone.
