@@ -240,7 +240,8 @@ func (a *annotation) message() *contentv1.Citation {
 	}
 }
 
-// reasoning is the item's reasoning: sealed, or readable.
+// reasoning is the item's reasoning: sealed, or readable. What can be read of sealed reasoning without a summary is its
+// summary.
 func (i *item) reasoning() *contentv1.Content {
 	if part := dialect.Unseal(i.Seal); part != nil {
 		return part
@@ -254,6 +255,9 @@ func (i *item) reasoning() *contentv1.Content {
 		r.Summary = new(joined(i.Summary, summaryBreak))
 	}
 	if i.Seal != "" {
+		if r.Summary == nil && r.Reasoning != "" {
+			r.Summary = new(r.Reasoning)
+		}
 		r.Reasoning, r.Redacted = i.Seal, true
 	}
 	return whole
