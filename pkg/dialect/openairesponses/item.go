@@ -227,7 +227,7 @@ func (a *annotation) message() *contentv1.Citation {
 			Cited: &contentv1.Citation_CitedRange{CitedRange: &contentv1.Range{Start: a.Start, End: a.End}}, Title: a.Title,
 			Source: &contentv1.Citation_Url{Url: a.URL},
 		}
-	case "file_citation":
+	case "file_citation", "file_path":
 		place := struct {
 			FileID string `json:"file_id"`
 			Index  int64  `json:"index"`
