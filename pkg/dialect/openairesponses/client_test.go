@@ -84,6 +84,8 @@ func TestReasoningAloneIsFilled(t *testing.T) {
 		{false, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"t"}]}]`, thought},
 		{true, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"t"}],"tool_calls":[` + call + `]}]`, thought + `,{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`},
 		{true, `[{"role":"assistant","content":[]}]`, ""},
+		{true, `[{"role":"assistant","content":[{"type":"data","data":{"x":1}}]}]`, ""},
+		{true, `[{"role":"assistant","content":[{"type":"data","data":{"x":1}},{"type":"reasoning","reasoning":"t"}]}]`, thought + filled},
 	} {
 		r := &openairesponses.Request{FillEmpty: test.fill, Request: dialect.Request{Messages: parseMessages(t, test.document)}}
 		assert.JSONEq(t, "["+test.want+"]", encodeInput(t, r), test.document)
@@ -188,6 +190,48 @@ func TestATurnOfTheAssistant(t *testing.T) {
 	} {
 		r := &openairesponses.Request{Phases: test.phases, Request: dialect.Request{Messages: parseMessages(t, test.document)}}
 		assert.JSONEq(t, test.want, encodeInput(t, r), name)
+	}
+}
+
+// Files that a text cites or links to are kept; a page has its address.
+func TestCitedFiles(t *testing.T) {
+	t.Parallel()
+	output, err := decode(`{"id":"r","status":"completed","model":"m","output":[{"id":"m1","type":"message","content":[{"type":"output_text","text":"t","annotations":[
+		{"type":"file_citation","file_id":"f1","filename":"a.txt","index":2},{"type":"file_path","file_id":"f2","index":0},{"type":"odd"}]}]}]}`)
+	require.NoError(t, err)
+	var kept []string
+	for _, citation := range chat.Parts(chat.FirstMessage(output).GetContent())[0].GetText().GetCitations() {
+		kept = append(kept, citation.GetInternalJson())
+	}
+	assert.Equal(t, []string{`{"file_id":"f1","index":2}`, `{"file_id":"f2","index":0}`}, kept)
+}
+
+// All that the model says of a refusal explains it, and a filter goes before.
+func TestRefusalsAreExplained(t *testing.T) {
+	t.Parallel()
+	for status, kind := range map[string]string{
+		`"completed"`: "refusal", `"incomplete","incomplete_details":{"reason":"content_filter"}`: "content_filter",
+	} {
+		output, err := decode(`{"id":"r","status":` + status + `,"model":"m","output":[
+			{"type":"message","content":[{"type":"refusal","refusal":"No."},{"type":"output_text","text":"t"}]},{"type":"message","content":[{"type":"refusal","refusal":"Never."}]}]}`)
+		require.NoError(t, err)
+		details := output.GetChoices()[0].GetStopDetails()
+		assert.Equal(t, kind, details.GetType())
+		assert.Equal(t, "No.\nNever.", details.GetExplanation())
+	}
+}
+
+// What can be read of sealed reasoning is its summary, if it has no other.
+func TestSealedReasoning(t *testing.T) {
+	t.Parallel()
+	for summary, want := range map[string]string{`[]`: "read", `[{"type":"summary_text","text":"short"}]`: "short"} {
+		output, err := decode(`{"id":"r","status":"completed","model":"m","output":[
+			{"id":"rs_1","type":"reasoning","summary":` + summary + `,"content":[{"type":"reasoning_text","text":"read"}],"encrypted_content":"ENC"}]}`)
+		require.NoError(t, err)
+		r := chat.Parts(chat.FirstMessage(output).GetContent())[0].GetReasoning()
+		assert.Equal(t, "ENC", r.GetReasoning())
+		assert.True(t, r.GetRedacted())
+		assert.Equal(t, want, r.GetSummary())
 	}
 }
 

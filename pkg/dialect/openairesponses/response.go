@@ -3,6 +3,7 @@ package openairesponses
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -117,7 +118,8 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 		list.Parts = append(list.Parts, it.parts()...)
 		choice.Logprobs = appendLogprobs(choice.GetLogprobs(), it.Content)
 	}
-	choice.StopReason, choice.StopDetails = r.stopReason(len(m.GetToolCalls()) > 0), refused(m)
+	choice.StopReason = r.stopReason(len(m.GetToolCalls()) > 0)
+	choice.StopDetails = refused(m, choice.StopReason)
 	output := dialect.NewOutput(r.ID, r.Model, r.Usage.message(), choice)
 	if jsonread.IsSet(r.Metadata) && string(r.Metadata) != "{}" {
 		output.MetadataJson = string(r.Metadata)
@@ -170,14 +172,22 @@ func (r *response) stopReason(calls bool) modelv1.StopReason {
 	}
 }
 
-// refused explains a refusal of the model; nil if it did not refuse.
-func refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
+// refused explains the refusals of the model; nil if it did not refuse.
+func refused(m *modelv1.ChatMessage, reason modelv1.StopReason) *modelv1.StopDetails {
+	var said []string
 	for _, part := range m.GetContent().GetList().GetParts() {
 		if part.GetText().GetRefusal() {
-			return chat.NewStopDetails(openai.KindRefusal, "", part.GetText().GetText())
+			said = append(said, part.GetText().GetText())
 		}
 	}
-	return nil
+	kind := openai.KindRefusal
+	if reason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+		kind = reasonFilter
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	return chat.NewStopDetails(kind, "", strings.Join(said, "\n"))
 }
 
 func appendLogprobs(m *modelv1.Logprobs, parts []part) *modelv1.Logprobs {
