@@ -166,7 +166,8 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			}
 		}
 	}
-	if e.FillEmpty && len(all) > 0 && len(m.GetToolCalls()) == 0 && !slices.ContainsFunc(all, says) {
+	thinks := slices.ContainsFunc(all, func(part *contentv1.Content) bool { return part.GetReasoning() != nil })
+	if e.FillEmpty && thinks && len(m.GetToolCalls()) == 0 && !slices.ContainsFunc(all, says) {
 		texts = []*contentv1.Content{chat.TextPart(dialect.NoContent)}
 	}
 	flush()
@@ -175,8 +176,10 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	}
 }
 
-// says reports whether a part is more than reasoning.
-func says(part *contentv1.Content) bool { return part.GetReasoning() == nil }
+// says reports whether a part is more than reasoning, and has a place in the format.
+func says(part *contentv1.Content) bool {
+	return part.GetReasoning() == nil && (part.GetData() == nil || kept.JSON(part) != "")
+}
 
 // texts writes texts of the assistant as one message. Its id is left out: a server that stores nothing requires the
 // reasoning before an item with an id, and the history may lack it.
