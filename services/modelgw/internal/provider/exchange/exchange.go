@@ -345,10 +345,13 @@ func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provide
 	return a, nil
 }
 
+// invalidRequest is the type of an error that is the request's fault, in the formats of several vendors.
+const invalidRequest = "invalid_request_error"
+
 // within returns an error that came within a stream. The API had accepted the request by then, so that an error without
 // a more specific meaning is the server's, and is retryable.
 func (x *Exchange) within(said *dialect.Error) *dialect.Error {
-	said.Transient = said.Transient || said.Status == 0
+	said.Transient = said.Transient || said.Status == 0 && said.Type != invalidRequest
 	return said
 }
 

@@ -81,6 +81,7 @@ func TestWhatAFailureMeans(t *testing.T) {
 		"a stream without an event":      {messages, said{200, page, `<p>hello</p>`}, provider.Error{Class: provider.Transient, Status: 200}, 0},
 		"an error within a stream":       {chat, said{200, events, begun + `data: {"error":{"message":"m"}}` + "\n\n"}, provider.Error{Class: provider.Transient, Status: 200}, 1},
 		"too fast, within a stream":      {chat, said{200, events, `data: {"error":{"code":"rate_limit_exceeded","message":"m"}}` + "\n\n"}, provider.Error{Class: provider.RateLimit, Status: 429}, 0},
+		"ours, within a stream of chat":  {chat, said{200, events, begun + `data: {"error":{"type":"invalid_request_error","message":"m"}}` + "\n\n"}, provider.Error{Status: 200}, 1},
 		"our fault, within a stream":     {messages, said{200, events, started + `data: {"error":{"type":"invalid_request_error","message":"m"}}` + "\n\n"}, provider.Error{Status: 400}, 1},
 		"what is no event of the format": {messages, said{200, events, started + "data: [\n\n"}, provider.Error{Status: 200, Invalid: true}, 1},
 	} {
