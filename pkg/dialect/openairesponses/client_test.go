@@ -221,6 +221,24 @@ func TestRefusalsAreExplained(t *testing.T) {
 	}
 }
 
+// An answer with calls stopped for them, also if it ended before it was complete.
+func TestCallsGoBeforeTheEndOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	const call = `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`
+	for status, reasons := range map[string][2]modelv1.StopReason{
+		`"completed"`: {modelv1.StopReason_STOP_REASON_STOP, modelv1.StopReason_STOP_REASON_TOOL_CALLS},
+		`"incomplete","incomplete_details":{"reason":"max_output_tokens"}`: {modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_TOOL_CALLS},
+		`"incomplete","incomplete_details":{"reason":"content_filter"}`:    {modelv1.StopReason_STOP_REASON_CONTENT_FILTER, modelv1.StopReason_STOP_REASON_TOOL_CALLS},
+		`"in_progress"`: {modelv1.StopReason_STOP_REASON_UNKNOWN, modelv1.StopReason_STOP_REASON_UNKNOWN},
+	} {
+		for i, items := range []string{"", call} {
+			output, err := decode(`{"id":"r","status":` + status + `,"model":"m","output":[` + items + `]}`)
+			require.NoError(t, err)
+			assert.Equal(t, reasons[i], output.GetChoices()[0].GetStopReason(), "%s %s", status, items)
+		}
+	}
+}
+
 // What can be read of sealed reasoning is its summary, if it has no other.
 func TestSealedReasoning(t *testing.T) {
 	t.Parallel()

@@ -156,15 +156,16 @@ func (r *response) Searches() *int64 {
 	return r.Usage.ToolCalls.Search.Count
 }
 
-// stopReason is why the answer ended; an answer that was cut off has not.
+// stopReason is why the answer ended; an answer that was cut off has not. Calls go before what ended the answer after
+// them.
 func (r *response) stopReason(calls bool) modelv1.StopReason {
 	switch {
+	case calls && (r.Status == statusCompleted || r.Status == statusIncomplete):
+		return modelv1.StopReason_STOP_REASON_TOOL_CALLS
 	case r.Status == statusIncomplete && r.Incomplete.Reason == reasonLength:
 		return modelv1.StopReason_STOP_REASON_MAX_TOKENS
 	case r.Status == statusIncomplete && r.Incomplete.Reason == reasonFilter:
 		return modelv1.StopReason_STOP_REASON_CONTENT_FILTER
-	case r.Status == statusCompleted && calls:
-		return modelv1.StopReason_STOP_REASON_TOOL_CALLS
 	case r.Status == statusCompleted:
 		return modelv1.StopReason_STOP_REASON_STOP
 	default:
