@@ -119,7 +119,7 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 		choice.Logprobs = appendLogprobs(choice.GetLogprobs(), it.Content)
 	}
 	choice.StopReason = r.stopReason(len(m.GetToolCalls()) > 0)
-	choice.StopDetails = refused(m, choice.StopReason)
+	choice.StopDetails = r.refused(m)
 	output := dialect.NewOutput(r.ID, r.Model, r.Usage.message(), choice)
 	if jsonread.IsSet(r.Metadata) && string(r.Metadata) != "{}" {
 		output.MetadataJson = string(r.Metadata)
@@ -174,7 +174,7 @@ func (r *response) stopReason(calls bool) modelv1.StopReason {
 }
 
 // refused explains the refusals of the model; nil if it did not refuse.
-func refused(m *modelv1.ChatMessage, reason modelv1.StopReason) *modelv1.StopDetails {
+func (r *response) refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
 	var said []string
 	for _, part := range m.GetContent().GetList().GetParts() {
 		if part.GetText().GetRefusal() {
@@ -182,7 +182,7 @@ func refused(m *modelv1.ChatMessage, reason modelv1.StopReason) *modelv1.StopDet
 		}
 	}
 	kind := openai.KindRefusal
-	if reason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+	if r.Incomplete.Reason == reasonFilter {
 		kind = reasonFilter
 	}
 	if len(said) == 0 {
