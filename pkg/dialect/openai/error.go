@@ -49,7 +49,11 @@ func (f *Failure) ToError(body []byte) *dialect.Error {
 	if f.Message == "" {
 		f.Message = string(body)
 	}
-	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Status: StatusOf(f.Code)}
+	status := StatusOf(f.Code)
+	if status == 0 && f.Type == typeTooFast {
+		status = statusTooMany
+	}
+	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Status: status}
 }
 
 // StatusOf is the status of a code, or 0: some servers send the number itself.
@@ -82,8 +86,10 @@ func (Errors) DecodeError(body []byte) *dialect.Error {
 	if len(whole.Errors) > 0 {
 		return whole.Errors[0].ToError(body)
 	}
-	if whole.Message != "" {
-		return &dialect.Error{Message: whole.Message}
+	if whole.Message != "" { // as vLLM has it
+		var bare Failure
+		_ = json.Unmarshal(body, &bare)
+		return bare.ToError(body)
 	}
 	return &dialect.Error{Message: strings.TrimSpace(string(body))}
 }
@@ -114,6 +120,7 @@ func (Errors) AppendError(dst []byte, f dialect.Failure) []byte {
 
 const (
 	typeInvalid = "invalid_request_error"
+	typeTooFast = "rate_limit_error"
 	codeTooLong = "context_length_exceeded"
 
 	codeRateLimited = "rate_limit_exceeded"
@@ -140,7 +147,7 @@ var (
 	}
 	statusWords = map[int]words{
 		401:           {typeInvalid, "invalid_api_key"},
-		statusTooMany: {"rate_limit_error", codeRateLimited},
+		statusTooMany: {typeTooFast, codeRateLimited},
 	}
 )
 

@@ -271,6 +271,18 @@ func TestAListOfErrors(t *testing.T) {
 	assert.Equal(t, "5021", said.Code)
 }
 
+// An error without an object around it has its code, and one of a request too many has its status by its type.
+func TestBareErrorsAndTypes(t *testing.T) {
+	t.Parallel()
+	said := openaichat.Codec{}.DecodeError([]byte(`{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":"context_length_exceeded"}`))
+	assert.Equal(t, "too long", said.Message)
+	assert.Equal(t, "context_length_exceeded", said.Code)
+	output, ok := openaichat.Codec{}.Stopped(400, said, "m")
+	require.True(t, ok)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_MODEL_LENGTH, output.GetChoices()[0].GetStopReason())
+	assert.Equal(t, 429, openaichat.Codec{}.DecodeError([]byte(`{"error":{"message":"slow down","type":"rate_limit_error"}}`)).Status)
+}
+
 // What a client wrote, and what servers add, has members of any name, which say nothing of the answer.
 func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
 	t.Parallel()

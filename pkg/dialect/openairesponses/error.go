@@ -19,16 +19,13 @@ func (c Codec) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
 		ID     string `json:"id"`
 		Status string `json:"status"`
-		Type   string `json:"type"`
-		Code   string `json:"code"`
-		Param  string `json:"param"`
 	}
 	_ = json.Unmarshal(body, &whole)
 	if whole.Status == statusFailed {
 		said.ResponseID = whole.ID
 	}
-	if whole.Type == eventError && said.Code == "" {
-		said.Code, said.Param = whole.Code, whole.Param
+	if said.Type == eventError {
+		said.Type = "" // the event's
 	}
 	if said.Status == 0 {
 		said.Status = statusOf(said.Code)
