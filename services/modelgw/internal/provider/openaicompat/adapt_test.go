@@ -57,6 +57,19 @@ func TestReasoningReturnsToGroqAsText(t *testing.T) {
 	assert.NotContains(t, response.Call.GetRequestJson(), `"reasoning_content":`)
 }
 
+// Groq is sent no empty list of texts that end an answer.
+func TestNoStopsForGroq(t *testing.T) {
+	t.Parallel()
+	p := openAt(t, "groq", "m", providertest.ChatServer(t, providertest.Answer{Text: "a"}, providertest.Answer{Text: "a"}), "")
+	for _, stops := range [][]string{{}, {"x"}} {
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{StopSeqs: &modelv1.StringList{Values: stops}}, Record: provider.RecordAll,
+		})
+		require.NoError(t, err)
+		assert.Equal(t, len(stops) > 0, strings.Contains(response.Call.GetRequestJson(), `"stop":`))
+	}
+}
+
 // A choice that a service refuses while its model thinks is weakened, with a warning.
 func TestForcedChoices(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,17 @@ var groq = Service{
 	Models: []Models{{
 		Efforts: threeEfforts, Ignored: []string{"logit_bias", "logprobs", "top_logprobs", "prompt_logprobs"}, Replay: replayText,
 	}},
+	Adapt:  adaptGroq,
 	Finish: finishGroq,
 	Full:   map[int][]string{http.StatusBadRequest: {"context_length_exceeded", "reduce the length"}}, OwnStops: true,
+}
+
+// adaptGroq leaves out an empty list of texts that end an answer, which is none.
+func adaptGroq(r *dialect.Request) []string {
+	if len(r.Config.GetStopSeqs().GetValues()) == 0 {
+		r.Config.StopSeqs = nil
+	}
+	return nil
 }
 
 // replayText sends reasoning back as a text, wherever it came from.
