@@ -116,7 +116,7 @@ func TestTheEntriesOfAnAnswer(t *testing.T) {
 		`{"type":"tool.execution","id":"t1","name":"web_search_premium","arguments":"{}","info":{"b": 1.0, "a": 2}}`,
 		`{"type":"message.output","content":[{"type":"text","text":"Deep."},{"type":"tool_reference","tool":"web_search","title":"A","url":"https://a","description":"It is."},
 			{"type":"tool_reference","tool":"web_search","title":"B","url":"https://b"},{"type":"text","text":"<think>no</think>"}]}`,
-		`{"type":"tool.execution","id":"t2","name":"code_interpreter","arguments":"1"}`, `{"type":"tool.execution","id":"t3","name":"own","arguments":"2"}`,
+		`{"type":"tool.execution","id":"t2","name":"code_interpreter","arguments":"1"}`, `{"type":"tool.execution","id":"t3","name":"own","arguments":"2","info":{ }}`,
 		`{"type":"message.output","model":"m","content":"The end."}`,
 		`{"type":"function.call","tool_call_id":"c1","name":"add","arguments":"{\"a\":"}`,
 	), tools("add")...)
@@ -129,6 +129,7 @@ func TestTheEntriesOfAnAnswer(t *testing.T) {
 		[]string{cited[0].GetTitle(), cited[0].GetUrl(), cited[0].GetCitedText(), cited[1].GetTitle(), cited[1].GetUrl(), cited[1].GetCitedText()})
 	assert.Equal(t, "<think>no</think>", parts[2].GetText().GetText(), "text is text: reasoning has a place of its own")
 	assert.Equal(t, []contentv1.ToolUseType{code, mcp}, []contentv1.ToolUseType{parts[3].GetToolUse().GetToolType(), parts[4].GetToolUse().GetToolType()})
+	assert.Equal(t, []string{`""`, `""`}, []string{parts[3].GetToolUse().GetResult(), parts[4].GetToolUse().GetResult()}, "no result, and one without members")
 	assert.Equal(t, "The end.", parts[5].GetText().GetText())
 	assert.NotEmpty(t, chat.FirstMessage(got).GetToolCalls()[0].GetParseError())
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, chat.StopReason(got))

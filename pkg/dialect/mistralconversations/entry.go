@@ -58,14 +58,16 @@ var kinds = map[string]contentv1.ToolUseType{
 	ToolCode: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION,
 }
 
-// toolUse makes a part of what a tool of the server did. A result that is missing is an empty text as JSON.
+// toolUse makes a part of what a tool of the server did. A result that is missing or has no members is an empty text as
+// JSON.
 func (e *entry) toolUse() *contentv1.Content {
 	kind, known := kinds[e.Name]
 	if !known {
 		kind = mcpCall
 	}
 	result := `""`
-	if jsonread.IsSet(e.Info) {
+	var members map[string]json.RawMessage
+	if jsonread.IsSet(e.Info) && (json.Unmarshal(e.Info, &members) != nil || len(members) > 0) {
 		result = string(e.Info)
 	}
 	return &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
