@@ -192,14 +192,17 @@ func blocked(ratings []rating) (all []*modelv1.StopCategory) {
 	return all
 }
 
-// MalformedCall reports whether the answer is a call that the server could not read, and nothing else but thoughts. Its
-// output has the server's message as a text.
-func (a *Answer) MalformedCall() bool {
-	return len(a.Candidates) == 1 && a.Candidates[0].malformedCall()
+// MalformedCall reports whether the answer ends with a call that the server could not read, and has no other call. The
+// last text of its output is the server's message. said reports whether the answer has more than thoughts.
+func (a *Answer) MalformedCall() (malformed, said bool) {
+	if len(a.Candidates) != 1 || !a.Candidates[0].malformedCall() {
+		return false, false
+	}
+	return true, slices.ContainsFunc(a.Candidates[0].Content.Parts, func(p part) bool { return !p.Thought })
 }
 
 func (c *candidate) malformedCall() bool {
-	return c.FinishReason == finishMalformedCall && !slices.ContainsFunc(c.Content.Parts, func(p part) bool { return !p.Thought })
+	return c.FinishReason == finishMalformedCall && !slices.ContainsFunc(c.Content.Parts, func(p part) bool { return p.Call != nil })
 }
 
 func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
@@ -211,7 +214,7 @@ func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choi
 		places = append(places, max(0, len(read.parts)-1))
 	}
 	if c.malformedCall() {
-		read.parts = append(read.parts, chat.TextPart("\n"+c.FinishMessage+"\n"))
+		read.parts = append(read.parts, chat.TextPart("\n"+cmp.Or(c.FinishMessage, unreadCall)+"\n"))
 	}
 	m.Content, m.ToolCalls = chat.TextContent(""), read.calls
 	if len(read.parts) > 0 {
@@ -233,6 +236,8 @@ const (
 	finishSafety    = "SAFETY"
 
 	finishMalformedCall = "MALFORMED_FUNCTION_CALL"
+	// unreadCall is what is said of a call that the server could not read and says nothing of.
+	unreadCall = "The server could not read the call of a function."
 )
 
 var stopReasons = dialect.StopReasons{

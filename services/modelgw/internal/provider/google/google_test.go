@@ -229,41 +229,55 @@ func TestWhereRequestsGo(t *testing.T) {
 	}
 }
 
-// A call that the server could not read is asked for again, unless a text came before it: that would be said twice.
+// A call that the server could not read is asked for again, unless a text before it was streamed: that would be said
+// twice.
 func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	const (
 		unread = `{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}],"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3}}`
 		read   = `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":4,"totalTokenCount":4}}`
-		after  = `{"candidates":[{"content":{"parts":[{"text":"Let me"}]},"finishReason":"MALFORMED_FUNCTION_CALL"}]}`
+		after  = `{"candidates":[{"content":{"parts":[{"text":"Let me"}]},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}]}`
+		beside = `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}]}`
 	)
 	for name, tt := range map[string]struct {
-		answers []string
-		tries   int
-		stop    modelv1.StopReason
-		input   int64
+		answers  []string
+		streamed bool
+		tries    int
+		stop     modelv1.StopReason
+		input    int64
 	}{
-		"read at once":    {[]string{read}, 1, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 4},
-		"read in the end": {[]string{unread, unread, read}, 3, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 10},
-		"never read":      {[]string{unread, unread, unread, read}, 3, modelv1.StopReason_STOP_REASON_UNKNOWN, 9},
-		"after a text":    {[]string{after, read}, 1, modelv1.StopReason_STOP_REASON_UNKNOWN, 0},
+		"read at once":          {[]string{read}, false, 1, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 4},
+		"read in the end":       {[]string{unread, unread, read}, false, 3, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 10},
+		"never read":            {[]string{unread, unread, unread, read}, false, 3, modelv1.StopReason_STOP_REASON_UNKNOWN, 9},
+		"after a text":          {[]string{after, read}, false, 2, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 4},
+		"after a streamed text": {[]string{after, read}, true, 1, modelv1.StopReason_STOP_REASON_UNKNOWN, 0},
+		"beside another call":   {[]string{beside, read}, false, 1, modelv1.StopReason_STOP_REASON_UNKNOWN, 0},
 	} {
 		var bodies []string
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
+			answer := tt.answers[len(bodies)]
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, tt.answers[len(bodies)])
+			if tt.streamed {
+				w.Header().Set("Content-Type", "text/event-stream")
+				answer = "data: " + answer + "\n\n"
+			}
+			_, _ = io.WriteString(w, answer)
 			bodies = append(bodies, string(body))
 		}))
-		response, err := opened(t, "gemini-2.5-flash", server.URL).Generate(t.Context(), &provider.Request{
+		r := &provider.Request{
 			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, ToolChoice: chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO),
-		})
+		}
+		if tt.streamed {
+			r.Stream = func(*modelv1.GenerateDelta) {}
+		}
+		response, err := opened(t, "gemini-2.5-flash", server.URL).Generate(t.Context(), r)
 		server.Close()
 		require.NoError(t, err, name)
 		assert.Equal(t, []any{tt.tries, tt.stop, tt.input}, []any{len(bodies), chat.StopReason(response.Output), response.Output.GetUsage().GetInputTokens()}, name)
 		assert.Contains(t, bodies[0], `"mode":"AUTO"`, name)
 		for _, body := range bodies[1:] {
-			assert.Contains(t, body, `{"role":"model","parts":[{"text":"\nprint(f\n"}]}`, name)
+			assert.Contains(t, body, `{"text":"\nprint(f\n"}]}`, name)
 			assert.Contains(t, body, `"mode":"ANY"`, name)
 		}
 	}
