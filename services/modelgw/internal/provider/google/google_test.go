@@ -90,7 +90,7 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 		"no effort before tokens":              {"gemini-2.5-flash", noEffort, effortFirst},
 		"no tokens before an effort":           {"gemini-3-flash-preview", noTokens, tokensFirst},
 		"a seed":                               {"gemini-2.5-flash", &modelv1.GenerateConfig{Seed: new(int64(4))}, []provider.Unsent{{Option: "seed", Why: "since inspect_ai does not send it"}}},
-		"a model that always reasons":          {"gemini-2.5-pro", noEffort, []provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}},
+		"a model that always reasons":          {"gemini-2.5-pro", noEffort, append([]provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}, effortFirst...)},
 		"a model that always reasons a little": {"gemini-3-pro-preview", noTokens, []provider.Unsent{{Option: "reasoning_tokens", Why: "whose reasoning cannot be switched off"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +98,28 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 			_, unsent := provider.Sent(opened(t, tt.model, ""), tt.config)
 			assert.Equal(t, tt.unsent, unsent)
 		})
+	}
+}
+
+// Of the models that take a budget, the large ones take the greatest.
+func TestTheBudgetOfAnEffort(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"gemini-2.5-pro": `"thinking_budget":32000`, "gemini-2.5-flash": `"thinking_budget":24576`, "gemini-2.5-computer-use-preview-10-2025": `"thinking_budget":24576`,
+	} {
+		var sent string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent = string(body)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)
+		}))
+		_, err := opened(t, name, server.URL).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{ReasoningEffort: new("max")},
+		})
+		server.Close()
+		require.NoError(t, err, name)
+		assert.Contains(t, sent, want, name)
 	}
 }
 

@@ -59,22 +59,24 @@ func (n name) controlsComputers() bool {
 func (n name) mixesTools() bool { return n.version() >= 30 }
 
 // thinksAlways reports whether the model thinks, and cannot be configured not to.
-func (n name) thinksAlways() bool { return n.thinks() && strings.Contains(string(n), "-pro") }
+func (n name) thinksAlways() bool { return n.thinks() && n.isPro() }
+
+func (n name) isPro() bool { return strings.Contains(string(n), "-pro") }
 
 func (n name) isFlash() bool { return strings.Contains(string(n), "flash") }
 
-// mostFlashBudget is the greatest budget of models that are small: https://ai.google.dev/gemini-api/docs/thinking.
-const mostFlashBudget = 24576
+// mostBudget is the greatest budget of models other than the large ones: https://ai.google.dev/gemini-api/docs/thinking.
+const mostBudget = 24576
 
 // budgets are the tokens that each effort of reasoning is worth.
 var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
 
 // budget is the budget of an effort.
 func (n name) budget(effort string) int64 {
-	if n.isFlash() {
-		return min(budgets[effort], mostFlashBudget)
+	if n.isPro() {
+		return budgets[effort]
 	}
-	return budgets[effort]
+	return min(budgets[effort], mostBudget)
 }
 
 // level is the level of an effort.

@@ -9,6 +9,9 @@ import (
 // off is the effort that switches reasoning off.
 const off = "none"
 
+// effortFirst is why tokens are not sent beside an effort.
+const effortFirst = "since reasoning_effort takes precedence"
+
 // thinking is what a configuration asks of a model's reasoning: the effort or the tokens that are sent, and the options
 // that are not.
 func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provider.Unsent) {
@@ -21,6 +24,9 @@ func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provide
 		const why = "whose reasoning cannot be switched off"
 		if effort == off {
 			effort, unsent = "", append(unsent, provider.Unsent{Option: "reasoning_effort", Why: why})
+			if tokens != nil {
+				tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: effortFirst})
+			}
 		}
 		if tokens != nil && *tokens == 0 {
 			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: why})
@@ -29,7 +35,7 @@ func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provide
 	none := tokens != nil && *tokens == 0
 	if effort != "" && tokens != nil {
 		if effort == off || m.name.takesLevel() && !none {
-			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"})
+			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: effortFirst})
 		} else {
 			effort, unsent = "", append(unsent, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"})
 		}
