@@ -73,6 +73,7 @@ func TestARequestToBedrock(t *testing.T) {
 	p, err := openModel(t, bedrockAt(server.URL), provider.Spec{Model: onBedrock, Args: `{"streaming":false,"betas":["a-beta"]}`})
 	require.NoError(t, err)
 	fallback := &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"m"}}}
+	fallback.ExtraHeaders = &modelv1.HeaderMap{Values: map[string]string{"anthropic-beta": "of-one, of-both", "Anthropic_Beta": "of-other,of-both"}}
 	left, unsent := provider.Sent(p, fallback)
 	assert.Equal(t, []provider.Unsent{{Option: "fallback_models", Why: "which does not take it"}}, unsent)
 	_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: left})
@@ -80,7 +81,7 @@ func TestARequestToBedrock(t *testing.T) {
 	assert.Equal(t, "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/invoke", got.URL.EscapedPath())
 	assert.Contains(t, got.Header.Get("Authorization"), "/us-east-1/bedrock/aws4_request")
 	assert.Equal(t, []string{"", ""}, []string{got.Header.Get("X-Api-Key"), got.Header.Get("Anthropic-Version")})
-	assert.JSONEq(t, `{"messages":[{"role":"user","content":"q"}],"anthropic_version":"bedrock-2023-05-31","anthropic_beta":["a-beta"]}`, body)
+	assert.JSONEq(t, `{"messages":[{"role":"user","content":"q"}],"anthropic_version":"bedrock-2023-05-31","anthropic_beta":["a-beta","of-other","of-both","of-one"]}`, body)
 	_, counts := p.(provider.TokenCounter)
 	assert.False(t, counts)
 	assert.Empty(t, p.Capabilities().Upstreams, "a client's request is not in Bedrock's form")

@@ -154,9 +154,12 @@ func (p *plan) compact(before bool, window int64) {
 	p.setMember(contextMember, orderedjson.Append(nil, management))
 }
 
-// readHeaders removes preview features from the headers of the configuration, where they may have two names.
+// readHeaders removes preview features from the headers of the configuration, where they may have two names. Their
+// order is that of the names.
 func (p *plan) readHeaders(c *modelv1.GenerateConfig) {
-	for header, value := range c.GetExtraHeaders().GetValues() {
+	headers := c.GetExtraHeaders().GetValues()
+	for _, header := range slices.Sorted(maps.Keys(headers)) {
+		value := headers[header]
 		if strings.EqualFold(strings.ReplaceAll(header, "_", "-"), betaHeader) {
 			p.betas = append(p.betas, strings.Split(value, ",")...)
 		} else {
