@@ -411,6 +411,22 @@ func TestWhatAModelSaidGoesBackAsItCame(t *testing.T) {
 	}
 }
 
+// Of a search without results in the format, such as one that failed with another provider, it is not said that it
+// found nothing.
+func TestASearchWithoutAResultFailed(t *testing.T) {
+	t.Parallel()
+	const failed = `{"type":"web_search_tool_result_error","error_code":"unavailable"}`
+	for result, want := range map[string]string{"": failed, "found": failed, "[]": "[]", `[{"url":"u"}]`: `[{"url":"u"}]`} {
+		use := &contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH, Id: "s", Name: "web_search", Arguments: "{}", Result: result}
+		r := &anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{
+			chat.User("q"), {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ToolUsePart(use))},
+		}}}
+		body, err := r.Append(nil)
+		require.NoError(t, err)
+		assert.Contains(t, string(body), `"type":"web_search_tool_result","tool_use_id":"s","content":`+want, "%q", result)
+	}
+}
+
 func TestErrorsThatAreOutputs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

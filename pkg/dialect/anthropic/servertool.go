@@ -122,7 +122,8 @@ func (e *encoder) serverResult(use *contentv1.ToolUse) {
 		e.Body.EndObject()
 	default:
 		if !jsonread.IsList(result) && !jsonread.IsObject(result) {
-			result = "[]"
+			e.Body.TextObjectMember("content", "type", searchResult+"_error", "error_code", "unavailable") // what it found is not known
+			return
 		}
 		e.Body.RawMember("content", result)
 	}
