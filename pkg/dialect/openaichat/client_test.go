@@ -205,6 +205,9 @@ func TestPartsOfAnAnswer(t *testing.T) {
 		})
 		assert.JSONEq(t, `{"model":"m","messages":[{"role":"assistant","content":`+test.want+`}]}`, body, name)
 	}
+	rules := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_SYSTEM, Content: chat.ListContent(text, text)}
+	body := encodeRequest(t, &openaichat.Request{AnswerParts: true, Request: dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{rules, chat.System("b")}}})
+	assert.JSONEq(t, `{"model":"m","messages":[{"role":"system","content":[{"type":"text","text":"a"},{"type":"text","text":"a"}]},{"role":"system","content":"b"}]}`, body)
 }
 
 // Servers for which texts are joined get an answer of texts alone without breaks, and null in place of a blank text

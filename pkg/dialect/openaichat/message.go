@@ -61,6 +61,9 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) {
 		} else if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && cachemark.In(m) {
 			e.Body.Key("content")
 			e.markedSystem(m, ends)
+		} else if e.AnswerParts && m.GetContent().GetList() != nil {
+			e.Body.Key("content")
+			e.userContent(i, m.GetContent())
 		} else {
 			e.Body.TextMember("content", chat.Text(m))
 		}

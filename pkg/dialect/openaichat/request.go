@@ -28,7 +28,8 @@ type Request struct {
 	// JoinTexts writes an answer of texts alone as one text without breaks, and null in place of a blank text beside
 	// calls.
 	JoinTexts bool
-	// AnswerParts writes an answer of several parts as a list of its texts and images, without its reasoning.
+	// AnswerParts writes an answer of several parts as a list of its texts and images, without its reasoning, and a
+	// system message of several as a list of its texts.
 	AnswerParts bool
 	// EmptyCalls writes a list of calls in each of the assistant's messages, empty if there are none.
 	EmptyCalls bool
