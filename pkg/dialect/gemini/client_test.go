@@ -168,6 +168,8 @@ func TestATurnOfTheModelHasAPart(t *testing.T) {
 		assert.NotContains(t, encode(t, m), `"parts":[]`, name)
 	}
 	assert.Contains(t, encode(t, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(search)}), `"parts":[{"text":"(no content)"}]`)
+	blank := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(chat.TextPart(""), chat.TextPart("a"))}
+	assert.Contains(t, encode(t, blank), `"parts":[{"text":"(no content)"},{"text":"a"}]`, "nor a text without characters")
 }
 
 // JSON of others is an object, or is refused.

@@ -17,7 +17,8 @@ const (
 	roleModel = "model"
 )
 
-// noContent stands for an empty message, since the API refuses turns without content, and for an empty answer.
+// noContent stands for an empty message or text of a user, since the API refuses turns without content, and for an
+// empty answer.
 const noContent = dialect.NoContent
 
 func isResult(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_TOOL }
@@ -101,7 +102,7 @@ func spoken(m *modelv1.ChatMessage) []*contentv1.Content {
 // userPart writes the member that is a part of a user's message.
 func (e *encoder) userPart(part *contentv1.Content) {
 	if text := part.GetText(); text != nil {
-		e.Body.TextMember("text", text.GetText())
+		e.Body.TextMember("text", cmp.Or(text.GetText(), noContent))
 		return
 	}
 	media := chat.Media(part)
