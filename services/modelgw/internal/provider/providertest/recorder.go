@@ -53,9 +53,7 @@ func (u *upstreamRequest) target() string {
 	if plain, err := url.PathUnescape(path); err == nil {
 		path = plain
 	}
-	if rest, ok := strings.CutPrefix(path, "/v1beta/models/"); ok {
-		path = "/v1/models/" + rest
-	}
+	path = strings.Replace(path, "/v1beta/models/", "/v1/models/", 1)
 	if path == uploadPath+"v1beta/files" {
 		path = uploadPath + "v1/files"
 	}
