@@ -427,6 +427,25 @@ func TestASearchWithoutAResultFailed(t *testing.T) {
 	}
 }
 
+// An answer that took several passes has the usage of all, unless another model answered in place of the first.
+func TestTheUsageOfAllPassesCounts(t *testing.T) {
+	t.Parallel()
+	const compacted, said = `{"type":"compaction","input_tokens":100,"output_tokens":20,"cache_creation_input_tokens":5,"cache_read_input_tokens":7}`,
+		`{"type":"message","input_tokens":11,"output_tokens":3,"cache_creation_input_tokens":1,"cache_read_input_tokens":2}`
+	for iterations, want := range map[string][]int64{
+		compacted + "," + said: {111, 23, 6, 9, 149},
+		said:                   {11, 3, 1, 2, 17},
+		"":                     {10, 2, 0, 0, 12},
+		`{}`:                   {10, 2, 0, 0, 12},
+		said + `,{"type":"fallback_message","input_tokens":10,"output_tokens":2}`: {10, 2, 0, 0, 12},
+	} {
+		got := decode(t, `{"content":[{"type":"text","text":"a"}],"usage":{"input_tokens":10,"output_tokens":2,"iterations":[`+iterations+`]}}`).GetUsage()
+		assert.Equal(t, want, []int64{
+			got.GetInputTokens(), got.GetOutputTokens(), got.GetInputTokensCacheWrite(), got.GetInputTokensCacheRead(), got.GetTotalTokens(),
+		}, iterations)
+	}
+}
+
 func TestErrorsThatAreOutputs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -3,6 +3,7 @@ package anthropic
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -77,8 +78,9 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 	return m, nil
 }
 
-// TokenUsage returns the usage of the answer; nil if the server does not report it.
-func (m *Message) TokenUsage() *modelv1.ModelUsage { return m.Usage.message() }
+// TokenUsages returns the usage of each pass of the model that the answer took, in order; nil if the server does not
+// report it.
+func (m *Message) TokenUsages() []*modelv1.ModelUsage { return m.Usage.messages() }
 
 // Output implements dialect.Response.
 func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
@@ -116,10 +118,58 @@ func (d *stopDetails) message() *modelv1.StopDetails {
 	return chat.NewStopDetails(d.Type, d.Category, d.Explanation, categories...)
 }
 
-func (u *usage) message() *modelv1.ModelUsage {
+// iteration is the usage of one pass of the model.
+type iteration struct {
+	Type string `json:"type"`
+	usage
+}
+
+// fallbackIteration is the type of the pass of a model that answered in place of another. Of such an answer the usage
+// is that of this pass.
+const fallbackIteration = "fallback_message"
+
+// passes are the passes that an answer took, such as one that compacted the conversation before. The members beside
+// them do not include those before the last: https://platform.claude.com/docs/en/build-with-claude/compaction. Nil if
+// there is only what those members count.
+func (u *usage) passes() []iteration {
+	var all []iteration
+	if json.Unmarshal(u.Iterations, &all) != nil {
+		return nil
+	}
+	if slices.ContainsFunc(all, func(i iteration) bool { return i.Type == fallbackIteration || i.Input == nil || i.Output == nil }) {
+		return nil
+	}
+	return all
+}
+
+// messages is the usage of each pass.
+func (u *usage) messages() []*modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
+	passes := u.passes()
+	if len(passes) == 0 {
+		return []*modelv1.ModelUsage{u.single()}
+	}
+	last := &passes[len(passes)-1].usage
+	last.Details.Thinking = cmp.Or(last.Details.Thinking, u.Details.Thinking)
+	var all []*modelv1.ModelUsage
+	for i := range passes {
+		all = append(all, passes[i].single())
+	}
+	return all
+}
+
+// message is the usage of all passes; nil if the server does not report it.
+func (u *usage) message() (sum *modelv1.ModelUsage) {
+	for _, pass := range u.messages() {
+		sum = chat.AddUsage(sum, pass)
+	}
+	return sum
+}
+
+// single is what the members themselves count.
+func (u *usage) single() *modelv1.ModelUsage {
 	m := &modelv1.ModelUsage{
 		InputTokens: *cmp.Or(u.Input, new(int64)), OutputTokens: *cmp.Or(u.Output, new(int64)), InputTokensCacheWrite: u.CacheWrite, InputTokensCacheRead: u.CacheRead,
 		ReasoningTokens: u.Details.Thinking,

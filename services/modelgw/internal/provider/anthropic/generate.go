@@ -113,7 +113,9 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 			return answer.Stopped, err
 		}
 		message := answer.Response.(*format.Message) // as its codec documents
-		s.Add(message.TokenUsage())
+		for _, usage := range message.TokenUsages() {
+			s.Add(usage)
+		}
 		a.bill(message.Billing())
 		content = append(content, message.Content...)
 		if message.StopReason == format.PauseTurn && pauses < maxPauses {
