@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -38,13 +39,14 @@ func said(message, kind string) *dialect.Error {
 	return &dialect.Error{Message: message, Type: kind, Status: errorTypes.Status(kind), Transient: transient(message, kind)}
 }
 
-// DecodeError implements dialect.Codec.
+// DecodeError implements dialect.Codec. What is between a client and the API may answer with a bare message.
 func (Codec) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
-		Error *failure `json:"error"`
+		Error   *failure `json:"error"`
+		Message string   `json:"message"`
 	}
 	if json.Unmarshal(body, &whole) != nil || whole.Error == nil {
-		return said(strings.TrimSpace(string(body)), "")
+		return said(cmp.Or(whole.Message, strings.TrimSpace(string(body))), "")
 	}
 	return whole.Error.toError(body)
 }
@@ -65,6 +67,9 @@ var errorTypes = dialect.ErrorTypes{Client: "invalid_request_error", Server: "ap
 
 const promptTooLong = "prompt is too long"
 
+// tooLarge is said in the place of a server that says nothing.
+const tooLarge = "the request is too large"
+
 // tooLong are words of error messages about a full context.
 var tooLong = []string{promptTooLong, "input is too long", "input length and `max_tokens` exceed"}
 
@@ -73,16 +78,17 @@ const declined = "I am sorry, but I cannot help with that."
 
 // Stopped implements dialect.Codec.
 func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
-	message := strings.ToLower(e.Message)
+	text, message := e.Message, strings.ToLower(e.Message)
 	switch {
 	case status == statusTooLarge, dialect.Mentions(message, tooLong):
-		output = dialect.ContextFull(model, e.Message)
+		text = cmp.Or(text, tooLarge)
+		output = dialect.ContextFull(model, text)
 	case strings.Contains(message, "content filtering"):
 		output = chat.MessageOutput(model, chat.Assistant(declined), modelv1.StopReason_STOP_REASON_CONTENT_FILTER)
 	default:
 		return nil, false
 	}
-	output.Error = &e.Message
+	output.Error = &text
 	return output, true
 }
 

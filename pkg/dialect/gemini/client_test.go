@@ -194,6 +194,7 @@ func TestAnErrorBesideNoCandidatesIsAnError(t *testing.T) {
 	var said *dialect.Error
 	require.ErrorAs(t, err, &said)
 	assert.Equal(t, 503, said.Status)
+	assert.Equal(t, "m", gemini.Codec{}.DecodeError([]byte(`{"message":"m"}`)).Message, "as what is in between says it")
 }
 
 func TestWhyAnAnswerEndsIsSaid(t *testing.T) {

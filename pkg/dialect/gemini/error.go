@@ -64,17 +64,19 @@ func (f *failure) toError(body []byte) *dialect.Error {
 	return e
 }
 
-// DecodeError implements dialect.Codec. An error in place of a stream may be the first item of a list.
+// DecodeError implements dialect.Codec. An error in place of a stream may be the first item of a list, and what is
+// between a client and the API may answer with a bare message.
 func (Codec) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
-		Error *failure `json:"error"`
+		Error   *failure `json:"error"`
+		Message string   `json:"message"`
 	}
 	first := bytes.TrimSpace(body)
 	if inner, ok := bytes.CutPrefix(first, []byte("[")); ok && bytes.HasSuffix(inner, []byte("]")) {
 		first = inner[:len(inner)-1]
 	}
 	if json.Unmarshal(first, &whole) != nil || whole.Error == nil {
-		return &dialect.Error{Message: strings.TrimSpace(string(body))}
+		return &dialect.Error{Message: cmp.Or(whole.Message, strings.TrimSpace(string(body)))}
 	}
 	return whole.Error.toError(body)
 }
