@@ -437,6 +437,7 @@ func TestTheUsageOfAllPassesCounts(t *testing.T) {
 		said:                   {11, 3, 1, 2, 17},
 		"":                     {10, 2, 0, 0, 12},
 		`{}`:                   {10, 2, 0, 0, 12},
+		`{"input_tokens":4,"output_tokens":1,"cache_read_input_tokens":0}`:        {4, 1, 0, 0, 5},
 		said + `,{"type":"fallback_message","input_tokens":10,"output_tokens":2}`: {10, 2, 0, 0, 12},
 	} {
 		got := decode(t, `{"content":[{"type":"text","text":"a"}],"usage":{"input_tokens":10,"output_tokens":2,"iterations":[`+iterations+`]}}`).GetUsage()
@@ -465,6 +466,10 @@ func TestErrorsThatAreOutputs(t *testing.T) {
 	}
 	_, ok := anthropic.Codec{}.Stopped(400, &dialect.Error{Message: "Bad parameter."}, "m")
 	assert.False(t, ok)
+	unsaid, ok := anthropic.Codec{}.Stopped(413, &dialect.Error{}, "m")
+	assert.True(t, ok)
+	assert.Equal(t, "the request is too large", unsaid.GetCompletion())
+	assert.Equal(t, "m", anthropic.Codec{}.DecodeError([]byte(`{"message":"m"}`)).Message, "as what is in between says it")
 }
 
 func TestErrorsForClients(t *testing.T) {

@@ -155,9 +155,19 @@ func (u *usage) messages() []*modelv1.ModelUsage {
 	last.Details.Thinking = cmp.Or(last.Details.Thinking, u.Details.Thinking)
 	var all []*modelv1.ModelUsage
 	for i := range passes {
-		all = append(all, passes[i].single())
+		pass := &passes[i].usage
+		pass.CacheWrite, pass.CacheRead = known(pass.CacheWrite, u.CacheWrite), known(pass.CacheRead, u.CacheRead)
+		all = append(all, pass.single())
 	}
 	return all
+}
+
+// known is the count of a pass. One of 0 is unknown if the whole answer does not count such tokens.
+func known(pass, whole *int64) *int64 {
+	if pass != nil && *pass == 0 && whole == nil {
+		return nil
+	}
+	return pass
 }
 
 // message is the usage of all passes; nil if the server does not report it.
