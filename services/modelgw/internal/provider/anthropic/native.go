@@ -212,7 +212,8 @@ func (m *model) search(p *plan, tool *toolv1.ToolInfo) error {
 			fetch.Set(option.name, value)
 		}
 	}
-	if _, given := search.Get(callers); !given && filters && p.Choice.GetFunction() == tool.GetName() {
+	demanded := p.Choice.GetFunction() == tool.GetName() && !m.generation.RefusesForce()
+	if _, given := search.Get(callers); !given && filters && demanded {
 		search.Set(callers, []any{"direct", "code_execution_20260120"})
 	}
 	p.Native[tool.GetName()] = []string{string(orderedjson.Append(nil, fetch)), string(orderedjson.Append(nil, search))}

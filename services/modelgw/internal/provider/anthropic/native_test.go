@@ -113,6 +113,8 @@ func TestOptionsOfASearch(t *testing.T) {
 	sent, err := json.Marshal(got.body["tools"])
 	require.NoError(t, err)
 	assert.JSONEq(t, want, string(sent))
+	_, got, _ = sentTools(t, "claude-sonnet-5-5", &provider.Request{Tools: []*toolv1.ToolInfo{searchTool(`{}`)}, ToolChoice: chat.FunctionChoice("web_search")})
+	assert.NotContains(t, got.body["tools"].([]any)[1], "allowed_callers", "of a model that cannot be made to search")
 
 	p, err := openModel(t, anthropic.Config{APIKey: config.NewSecret("k")}, provider.Spec{Model: "claude-opus-4-8"})
 	require.NoError(t, err)
