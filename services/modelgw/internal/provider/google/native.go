@@ -35,6 +35,9 @@ func (m *model) native(request *format.Request) error {
 		}
 	}
 	request.Tools = functions
+	if request.Computer != "" && request.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO {
+		request.Choice = nil // It is the default, also beside the server's functions.
+	}
 	if len(functions) > 0 && (request.Search || request.Execution) && !m.name.mixesTools() {
 		return rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools",
 			"%s/%s takes functions or tools that Google runs, not both; use Gemini 3 or later, or a provider of the tool's options other than Google", Name, m.name))
