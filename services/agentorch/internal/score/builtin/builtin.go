@@ -20,7 +20,7 @@ func Definitions() []score.Definition {
 	}
 }
 
-// The default metrics of scorers that return grades and of those that return numbers.
+// The default metrics of scorers: grades are counted, numbers averaged. By convention exact has those of numbers.
 var (
 	gradeMetrics  = []string{"accuracy", "stderr"}
 	numberMetrics = []string{"mean", "stderr"}

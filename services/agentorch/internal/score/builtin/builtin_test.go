@@ -64,6 +64,18 @@ func TestScorers(t *testing.T) {
 	}
 }
 
+func TestDefaultMetrics(t *testing.T) {
+	t.Parallel()
+	metrics := map[string][]string{}
+	for _, d := range builtin.Definitions() {
+		metrics[d.Name] = d.Metrics
+	}
+	counted, averaged := []string{"accuracy", "stderr"}, []string{"mean", "stderr"}
+	assert.Equal(t, map[string][]string{
+		"match": counted, "includes": counted, "pattern": counted, "answer": counted, "choice": counted, "exact": averaged, "f1": averaged,
+	}, metrics)
+}
+
 func TestChoiceScoresByTheSamplesLetters(t *testing.T) {
 	t.Parallel()
 	shuffled := choice.Choices{{Value: "Rome", Original: 2}, {Value: "Paris", Original: 1, Selected: true}, {Value: "Berlin", Original: 0, Selected: true}}

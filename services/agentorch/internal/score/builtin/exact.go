@@ -12,7 +12,7 @@ func exactDefinition() score.Definition {
 	return score.Definition{
 		Name:        "exact",
 		Description: "Compares the whole output with the target, apart from case, punctuation, articles and white space.",
-		Metrics:     gradeMetrics,
+		Metrics:     numberMetrics,
 		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			if err := noParams.Decode(given, nil); err != nil {
