@@ -58,12 +58,19 @@ func answerLetter(completion string) string {
 	if text == "" {
 		return ""
 	}
-	letter, rest := text[:1], text[1:]
+	r, size := utf8.DecodeRuneInString(text)
+	letter, rest := text[:size], text[size:]
 	next, _ := utf8.DecodeRuneInString(rest)
-	if c := letter[0] | 0x20; c < 'a' || 'z' < c || rest != "" && pytext.IsWord(next) {
+	if !isAnyCaseLatin(r) || rest != "" && pytext.IsWord(next) {
 		return ""
 	}
 	return letter
+}
+
+// isAnyCaseLatin reports whether r is one of the letters a to z in any case. Python counts the dotted I, the dotless i,
+// the long s and the sign of kelvin among them.
+func isAnyCaseLatin(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune("\u0130\u0131\u017f\u212a", r)
 }
 
 // answerWord returns the word after the last label if its line holds nothing else, without one trailing mark of

@@ -47,6 +47,8 @@ func TestScorers(t *testing.T) {
 		{"pattern on nothing", "pattern", `{"pattern":"=(\\d)"}`, "", []string{"1"}, "I", "-", score.ReasonNoResponse},
 		{"an empty group is no answer", "pattern", `{"pattern":"=(\\d*)"}`, "a=", []string{""}, "I", "", ""},
 		{"answer of the last label", "answer", `{"pattern":"letter"}`, "ANSWER: A\nno, answer : b.", []string{"B"}, "C", "b", ""},
+		{"answer letter of another script", "answer", `{"pattern":"letter"}`, "ANSWER: \u00e9", []string{"\u00e9"}, "I", "-", score.ReasonInvalidFormat},
+		{"answer letter with a dot of its own", "answer", `{"pattern":"letter"}`, "ANSWER: \u0130", []string{"A"}, "I", "\u0130", ""},
 		{"answer line must be last", "answer", `{"pattern":"line"}`, "ANSWER: a b\nmore", []string{"a b"}, "I", "-", score.ReasonInvalidFormat},
 	} {
 		t.Run(c.name, func(t *testing.T) {
