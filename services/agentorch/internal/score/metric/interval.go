@@ -117,7 +117,7 @@ func wilsonDefinition() Definition {
 func (p wilson) compute(_ context.Context, samples []Sample) (score.Value, error) {
 	values := floats(samples)
 	for i, f := range values {
-		if f < 0 || f > 1 {
+		if !(0 <= f && f <= 1) { // NaN lies nowhere
 			return score.Value{}, fmt.Errorf("metric ci_wilson: sample %s has the value %v: it takes values from 0 to 1; use ci for others", samples[i].ID, f)
 		}
 	}

@@ -3,6 +3,7 @@ package metric_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,6 +125,14 @@ func TestResamplingIsRepeatable(t *testing.T) {
 	upper, _ := ci.Lookup("upper")
 	assert.Less(t, number(t, lower), 0.475)
 	assert.Greater(t, number(t, upper), 0.475)
+}
+
+func TestSharesLieBetweenZeroAndOne(t *testing.T) {
+	t.Parallel()
+	for _, f := range []float64{-0.1, 1.1, math.NaN()} {
+		_, err := newMetric(t, "ci_wilson", ``).Compute(t.Context(), samples(score.Number(0.5), score.Number(f)))
+		require.ErrorContains(t, err, "sample 2 has the value")
+	}
 }
 
 func TestClustersNeedMetadata(t *testing.T) {
