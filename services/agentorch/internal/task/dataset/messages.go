@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
@@ -55,12 +56,6 @@ func message(item any, resolve resolver) (*orderedjson.Object, error) {
 	return m, nil
 }
 
-// blockMembers names for each kind of content the member that it cannot do without.
-var blockMembers = map[string]string{
-	"text": "text", "reasoning": "reasoning", "image": "image", "audio": "audio", "video": "video", "document": "document", "data": "data",
-	"tool_use": "name",
-}
-
 // messageContent reads text or a list of blocks. Files that a user's message shows are resolved.
 func messageContent(given *orderedjson.Object, ofUser bool, resolve resolver) (any, error) {
 	content, _ := given.Get("content")
@@ -76,38 +71,17 @@ func messageContent(given *orderedjson.Object, ofUser bool, resolve resolver) (a
 	}
 	shown := make([]any, len(blocks))
 	for i, item := range blocks {
-		block, _ := item.(*orderedjson.Object)
-		if block == nil {
+		given, _ := item.(*orderedjson.Object)
+		if given == nil {
 			return nil, fmt.Errorf("content block %d is a JSON %s: want an object with a type", i+1, orderedjson.Kind(item))
 		}
-		kind, _ := block.Get("type")
-		name, _ := kind.(string)
-		member, known := blockMembers[name]
-		body, has := block.Get(member)
-		if !known || !has {
-			return nil, fmt.Errorf("content block %d has an unknown type, or lacks the member of its type's name", i+1)
+		block, err := contentBlock(given, ofUser, resolve)
+		if err != nil {
+			return nil, fmt.Errorf("content block %d %w", i+1, err)
 		}
 		shown[i] = block
-		path, isText := body.(string)
-		if ofUser && isText && (name == "image" || name == "audio" || name == "video" || name == "document") {
-			file, err := resolve(path)
-			if err != nil {
-				return nil, fmt.Errorf("content block %d: %w", i+1, err)
-			}
-			shown[i] = with(block, member, file.String())
-		}
 	}
 	return shown, nil
-}
-
-// with returns a copy of an object with another value of a member.
-func with(object *orderedjson.Object, name string, value any) *orderedjson.Object {
-	changed := &orderedjson.Object{}
-	for other, member := range object.All() {
-		changed.Set(other, member)
-	}
-	changed.Set(name, value)
-	return changed
 }
 
 // toolCalls reads calls of the form {id, function, arguments, type}; vendors' own forms are refused.
@@ -130,17 +104,24 @@ func toolCalls(given any) ([]any, error) {
 		if !typed || kind == nil {
 			kind = "function"
 		}
+		fault, _ := from.Get("parse_error")
 		_, idOK := id.(string)
 		_, functionOK := function.(string)
 		_, argumentsOK := arguments.(*orderedjson.Object)
-		_, kindOK := kind.(string)
-		if !idOK || !functionOK || !argumentsOK || !kindOK {
-			return nil, fmt.Errorf("call %d needs id and function as texts and arguments as an object", i+1)
+		_, faultOK := fault.(string)
+		if !idOK || !functionOK || !argumentsOK || fault != nil && !faultOK {
+			return nil, fmt.Errorf("call %d needs id and function as texts and arguments as an object; parse_error may be a text", i+1)
+		}
+		if kind != "function" && kind != "custom" {
+			return nil, fmt.Errorf("call %d has an unknown type: want function or custom", i+1)
 		}
 		call.Set("id", id)
 		call.Set("function", function)
 		call.Set("arguments", arguments)
 		call.Set("type", kind)
+		if fault != nil {
+			call.Set("parse_error", fault)
+		}
 		calls[i] = call
 	}
 	return calls, nil
@@ -171,6 +152,9 @@ func copyToolResult(m, given *orderedjson.Object) error {
 		if _, isText := member.(string); !isText {
 			return fmt.Errorf("error needs type and message as texts")
 		}
+	}
+	if kind, _ := object.Get("type"); kind != chat.ToolErrorName(chat.ToolErrorType(fmt.Sprint(kind))) {
+		return fmt.Errorf("error has the unknown type %q", kind)
 	}
 	m.Set("error", object)
 	return nil

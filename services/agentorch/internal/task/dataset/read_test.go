@@ -222,8 +222,10 @@ func TestMessagesKeepOnlyWhatAnInputMayHave(t *testing.T) {
 	}
 	for message, want := range map[string]string{
 		`{"content":"x","role":"user","id":"7"}`: `{"role":"user","content":"x","source":"input"}`,
-		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f","arguments":{"b":1.0,"a":2},"x":1}]}`: `{"role":"assistant","content":"","source":"input","tool_calls":[{"id":"c","function":"f","arguments":{"b":1.0,"a":2},"type":"function"}]}`,
-		`{"role":"tool","content":"x","function":"f","error":{"type":"timeout","message":"m"}}`:                        `{"role":"tool","content":"x","source":"input","function":"f","error":{"type":"timeout","message":"m"}}`,
+		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f","arguments":{"b":1.0,"a":2},"x":1}]}`:                  `{"role":"assistant","content":"","source":"input","tool_calls":[{"id":"c","function":"f","arguments":{"b":1.0,"a":2},"type":"function"}]}`,
+		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f","arguments":{},"type":"custom","parse_error":"bad"}]}`: `{"role":"assistant","content":"","source":"input","tool_calls":[{"id":"c","function":"f","arguments":{},"type":"custom","parse_error":"bad"}]}`,
+		`{"role":"user","content":[{"text":"a"},{"data":{"k":1}},{"image":"u","text":"b"}]}`:                                            `{"role":"user","content":[{"text":"a","type":"text"},{"data":{"k":1},"type":"data"},{"image":"u","text":"b","type":"text"}],"source":"input"}`,
+		`{"role":"tool","content":"x","function":"f","error":{"type":"timeout","message":"m"}}`:                                         `{"role":"tool","content":"x","source":"input","function":"f","error":{"type":"timeout","message":"m"}}`,
 	} {
 		got, err := read(message)
 		require.NoError(t, err)
@@ -234,6 +236,13 @@ func TestMessagesKeepOnlyWhatAnInputMayHave(t *testing.T) {
 		`{"role":"user","content":[{"type":"text"}]}`, `{"role":"assistant","content":"","tool_calls":5}`, `{"role":"assistant","content":"","tool_calls":["x"]}`,
 		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f"}]}`, `{"role":"tool","content":"x","function":5}`,
 		`{"role":"tool","content":"x","error":"bad"}`, `{"role":"tool","content":"x","error":{"type":"t"}}`,
+		`{"role":"tool","content":"x","error":{"type":"t","message":"m"}}`,
+		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f","arguments":{},"type":"t"}]}`,
+		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f","arguments":{},"parse_error":5}]}`,
+		`{"role":"user","content":[{}]}`, `{"role":"user","content":[{"type":null,"text":"x"}]}`, `{"role":"user","content":[{"type":"text","text":null}]}`,
+		`{"role":"user","content":[{"type":"data","data":5}]}`, `{"role":"user","content":[{"type":"audio","audio":"a"}]}`,
+		`{"role":"user","content":[{"type":"video","video":"a","format":"avi"}]}`, `{"role":"user","content":[{"type":"image","image":"u","detail":null}]}`,
+		`{"role":"assistant","content":[{"type":"tool_use","name":"n"}]}`,
 	} {
 		_, err := read(message)
 		require.ErrorContains(t, err, "message 1: ", message)
