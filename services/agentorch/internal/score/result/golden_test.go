@@ -3,6 +3,7 @@ package result_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,7 +33,11 @@ func TestGoldenResults(t *testing.T) {
 		} else {
 			in.Scorers = scorers
 		}
-		names := recordedReducers(t, c, &in)
+		names, err := recordedReducers(t, c, &in)
+		if c.At("expect", "error") != nil && err != nil {
+			return // the evaluation does not begin
+		}
+		require.NoError(t, err)
 		values := inOrder(t, c)
 		total := 0
 		for i, epochs := range values {
@@ -55,12 +60,15 @@ func TestGoldenResults(t *testing.T) {
 	})
 }
 
-// recordedReducers sets the reducers and returns their names in the recorded form, null where none is given.
-func recordedReducers(t *goldentest.T, c goldentest.Case, in *result.Input) any {
+// recordedReducers sets the reducers and returns their names in the recorded form, null where none is given. It fails
+// if a reducer needs more epochs than there are.
+func recordedReducers(t *goldentest.T, c goldentest.Case, in *result.Input) (any, error) {
 	given := c.At("input", "reducer")
 	if given == nil {
-		return nil
+		return nil, nil
 	}
+	var epochs int
+	require.NoError(t, json.Unmarshal([]byte(fmt.Sprint(c.At("input", "epochs"))), &epochs))
 	list, isList := given.([]any)
 	if !isList {
 		list = []any{given}
@@ -71,10 +79,13 @@ func recordedReducers(t *goldentest.T, c goldentest.Case, in *result.Input) any 
 		name, _ := item.(string)
 		r, err := reduce.New(name)
 		require.NoError(t, err)
+		if err := r.CheckEpochs(epochs); err != nil {
+			return nil, err
+		}
 		in.Reducers = append(in.Reducers, r)
 		names = append(names, r.Name())
 	}
-	return names
+	return names, nil
 }
 
 // epoch makes an epoch of sample i. The recorded samples alternate between the groups a and b.
@@ -87,8 +98,12 @@ func epoch(t *goldentest.T, i int, v score.Value, scorers []result.Scorer) resul
 	}
 	e.Scores = map[string]score.Score{}
 	for _, s := range scorers {
-		name := strings.TrimRight(s.Name, "0123456789")
-		scorer, err := score.NewRegistry(builtin.Definitions()...).New(name, s.Params)
+		registry := score.NewRegistry(builtin.Definitions()...)
+		name := s.Name
+		if _, err := registry.Definition(name); err != nil {
+			name = name[:len(name)-1] // the number of a name that occurs again
+		}
+		scorer, err := registry.New(name, s.Params)
 		require.NoError(t, err)
 		// The recorded sample has its target within the output, not at its end.
 		step, err := scorer.Next(score.Input{Completion: "the output of a model", Targets: []string{"output"}}, nil)
