@@ -36,8 +36,10 @@ func scalar(n *yaml.Node) ([]byte, error) {
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp", "!!binary":
 		return quote(n.Value), nil
-	case "!!bool", "!!int", "!!float", "!!null":
+	case "!!bool", "!!int", "!!float":
 		return resolve(n.Value), nil
+	case "!!null":
+		return []byte("null"), nil
 	default:
 		return nil, unknownTag(n)
 	}

@@ -68,6 +68,7 @@ func TestScalars(t *testing.T) {
 		`'\ud83d\ude00'`:        `"\\ud83d\\ude00"`,
 		"!!str 12":              `"12"`,
 		`!!int "12"`:            `12`,
+		"!!null x":              `null`,
 		"ls -la | grep '<x>' &": `"ls -la | grep '<x>' &"`,
 	} {
 		t.Run(text, func(t *testing.T) {
