@@ -9,8 +9,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// coerce converts a valid value into the form that its schema describes, JSON to JSON: whole numbers of integers lose
-// their fraction, absent members get their default, or null where null is allowed. Unions other than "this or null" and
+// coerce converts a valid value into the form that its schema describes, JSON to JSON: integers lose the fraction of
+// zero, whole values of numbers get one, so that tools whose language tells the two apart receive the declared type;
+// absent members get their default, or null where null is allowed. Unions other than "this or null" and
 // enumerations stay as sent. A text that its schema calls a date or a time, and that is none, is an error for the
 // model.
 func coerce(schema, value any, at string) (any, error) {
@@ -39,9 +40,19 @@ func coerce(schema, value any, at string) (any, error) {
 }
 
 func coerceNumber(schema *orderedjson.Object, number json.Number) json.Number {
-	if !strings.ContainsAny(string(number), ".eE") || !slices.Equal(typesBesideNull(schema), []any{"integer"}) {
+	fractional := strings.ContainsAny(string(number), ".eE")
+	switch kinds := typesBesideNull(schema); {
+	case fractional && slices.Equal(kinds, []any{"integer"}):
+		return wholeNumber(number)
+	case !fractional && slices.Equal(kinds, []any{"number"}):
+		return number + ".0"
+	default:
 		return number
 	}
+}
+
+// wholeNumber returns the digits of a number with a fraction or an exponent, if it is whole.
+func wholeNumber(number json.Number) json.Number {
 	value, ok := new(big.Rat).SetString(string(number))
 	if !ok || !value.IsInt() {
 		return number
