@@ -580,6 +580,24 @@ func TestLongIDsMakeProperKeys(t *testing.T) {
 	assert.Equal(t, id, kept.GetCallId())
 }
 
+func TestAnEmptyParseErrorIsNone(t *testing.T) {
+	t.Parallel()
+	p := start(t, &memory.Ledger{}, "a", counting("add", answering("done")))
+	defer p.kill()
+	empty, given := call("c1", "add"), call("c2", "add")
+	empty.ParseError, given.ParseError = new(""), new("no JSON")
+	results, err := p.run(t.Context(), p.batch(t, "", empty, given))
+	require.NoError(t, err)
+	require.Len(t, results, 2)
+	for _, result := range results {
+		if result.GetCallId() == "c1" {
+			assert.Nil(t, result.GetError())
+		} else {
+			assert.Equal(t, "no JSON", result.GetError().GetMessage())
+		}
+	}
+}
+
 func TestCallsOfTheCallersToolsAreRefused(t *testing.T) {
 	t.Parallel()
 	p := start(t, &memory.Ledger{}, "a")

@@ -51,7 +51,7 @@ func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, acc
 // Check finds the tool of a call and checks the call's arguments. It returns the arguments in the tool's form, or the
 // error for the model.
 func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMessage, *tool.Error) {
-	if call.ParseError != nil {
+	if call.GetParseError() != "" {
 		return nil, nil, tool.Parsingf("%s", call.GetParseError())
 	}
 	offer := offers.Find(call.GetFunction())

@@ -96,7 +96,7 @@ func viewOf(call *toolv1.ToolCall, own *toolv1.ToolCallContent) *toolv1.ToolCall
 
 // view shows a call with the tool's own view, if the tool has one.
 func view(offer *tool.Offer, call *toolv1.ToolCall) *toolv1.ToolCallContent {
-	if offer == nil || call.ParseError != nil {
+	if offer == nil || call.GetParseError() != "" {
 		return nil
 	}
 	return offer.View(json.RawMessage(call.GetArgumentsJson()))
