@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -239,11 +238,7 @@ func (e osError) Unwrap() error { return e.kind }
 // raise returns the error of a kind that the recorded cases name.
 func raise(kind, text string) error {
 	if limit, ok := strings.CutPrefix(kind, "limit_"); ok {
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return err
-		}
-		return overLimit(limit, value)
+		return overLimit(limit, text)
 	}
 	file := func(err error) error { return &fs.PathError{Op: "open", Path: text, Err: err} }
 	switch kind {
@@ -288,6 +283,8 @@ func raise(kind, text string) error {
 	}
 }
 
+var errUnknownResult = errors.New("no result of kind")
+
 // give returns the result of a kind that the recorded cases name.
 func give(kind string) (*tool.Result, error) {
 	text := func(text string) *contentv1.Content {
@@ -317,18 +314,22 @@ func give(kind string) (*tool.Result, error) {
 		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media("data:audio/wav;base64,AAAA"), Format: contentv1.AudioFormat_AUDIO_FORMAT_WAV}}}), nil
 	case "video part":
 		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: media("data:video/mp4;base64,AAAA"), Format: contentv1.VideoFormat_VIDEO_FORMAT_MP4}}}), nil
+	case "nan", "inf", "-inf":
+		return nil, fmt.Errorf("JSON has no number %s", kind)
+	case "document part":
+		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media("data:text/plain;base64,AAAA"), Filename: "a.txt", MimeType: "text/plain"}}}), nil
 	case "reasoning part":
 		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: "r"}}}), nil
 	}
 	values := map[string]string{
 		"text": `"plain"`, "empty text": `""`, "integer": `5`, "negative integer": `-5`, "big integer": `100000000000000000000`,
 		"number": `2.5`, "whole number": `2.0`, "small number": `1e-07`, "true": `true`, "false": `false`, "null": `null`,
-		"list of texts": `["a", "b"]`, "list of numbers": `[1, 2.5]`, "map": `{"a": 1, "b": [true, null, "x"]}`, "nested text quotes": `["it's", "say \"hi\""]`,
+		"list of texts": `["a", "b"]`, "list of numbers": `[1, 2.5]`, "empty map": `{}`, "map": `{"a": 1, "b": [true, null, "x"]}`, "nested text quotes": `["it's", "say \"hi\""]`,
 		"list of text part and text": `[{"type": "text", "text": "one"}, "two"]`, "tuple of parts": `[{"type": "text", "text": "one"}]`,
 	}
 	value, ok := values[kind]
 	if !ok {
-		return nil, fmt.Errorf("no result of kind %q", kind)
+		return nil, fmt.Errorf("%w %q", errUnknownResult, kind)
 	}
 	return jsonResult(json.RawMessage(value))
 }
@@ -339,21 +340,29 @@ func jsonResult(document json.RawMessage) (*tool.Result, error) {
 }
 
 // overLimit returns the error of a resource limit that was reached inside the tool. kind is such as `token`; whole
-// numbers are shown with thousands separators, others with two decimals.
-func overLimit(kind string, limit float64) *tool.Error {
+// numbers are shown with thousands separators, others with two decimals as well.
+func overLimit(kind, limit string) error {
+	shown, err := grouped(limit)
+	if err != nil {
+		return err
+	}
 	return &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
-		Message: fmt.Sprintf("the %s limit of %s was reached", kind, grouped(limit)),
+		Message: fmt.Sprintf("the %s limit of %s was reached", kind, shown),
 	}
 }
 
 // grouped writes 1234567 as 1,234,567 and 2.5 as 2.50.
-func grouped(value float64) string {
-	text := strconv.FormatFloat(value, 'f', 2, 64)
-	if value == math.Trunc(value) {
-		text = strconv.FormatFloat(value, 'f', 0, 64)
+func grouped(number string) (string, error) {
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return "", err
 	}
-	whole, fraction, _ := strings.Cut(text, ".")
+	decimals := 0
+	if strings.Contains(number, ".") {
+		decimals = 2
+	}
+	whole, fraction, _ := strings.Cut(strconv.FormatFloat(value, 'f', decimals, 64), ".")
 	sign := ""
 	if strings.HasPrefix(whole, "-") {
 		sign, whole = "-", whole[1:]
@@ -364,7 +373,7 @@ func grouped(value float64) string {
 	if fraction != "" {
 		whole += "." + fraction
 	}
-	return sign + whole
+	return sign + whole, nil
 }
 
 // undecodable returns the error of bytes that are no text in an encoding.
