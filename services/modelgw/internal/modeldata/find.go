@@ -6,8 +6,8 @@ import (
 )
 
 // Find returns what is known of a model, by its full name as calls have it: `openai/gpt-4o`, `openai/azure/gpt-4o`,
-// `together/meta-llama/Llama-3.3-70B-Instruct`, `bedrock/us.anthropic.claude-opus-4-8`, or `gpt-4o` alone. Case, and
-// `_` for `-`, do not matter. A snapshot of a known model, such as `gpt-4o-2099-01-01`, is that model; a name that
+// `together/meta-llama/Llama-3.3-70B-Instruct`, `fireworks/accounts/fireworks/models/glm-5p3`,
+// `bedrock/us.anthropic.claude-opus-4-8`, or `gpt-4o` alone. Case, and `_` for `-`, do not matter. A snapshot of a known model, such as `gpt-4o-2099-01-01`, is that model; a name that
 // merely resembles one is unknown.
 func (d *Data) Find(model string) (*Model, bool) {
 	for _, name := range d.canonical(normal(model)) {
@@ -43,7 +43,7 @@ var services = map[string]bool{"azure": true, "bedrock": true, "vertex": true}
 
 // organizations are the keys of what others call by another name.
 var organizations = map[string]string{
-	"moonshot": "moonshotai", "xai": "grok", "x-ai": "grok", "mistralai": "mistral", "deepseek-ai": "deepseek",
+	"moonshot": "moonshotai", "xai": "grok", "x-ai": "grok", "mistralai": "mistral", "deepseek-ai": "deepseek", "z-ai": "zai-org",
 }
 
 // makers are the organizations of models that hosts name without one, by how the names begin.
@@ -76,8 +76,11 @@ func (d *Data) canonical(model string) []string {
 	var names []string
 	if len(parts) > 1 {
 		maker := parts[len(parts)-2]
-		if services[maker] && len(parts) > 2 {
+		switch {
+		case services[maker] && len(parts) > 2:
 			maker = parts[len(parts)-3]
+		case maker == "models" && strings.HasSuffix(model, "accounts/fireworks/models/"+name): // its own form
+			maker = "fireworks"
 		}
 		if key, known := organizations[maker]; known {
 			maker = key
@@ -104,6 +107,9 @@ func (d *Data) canonical(model string) []string {
 		if strings.HasPrefix(name, m.begin) {
 			names = append(names, m.key+"/"+name)
 		}
+	}
+	if all := d.makers[name]; len(all) == 1 {
+		names = append(names, all[0]+"/"+name)
 	}
 	return names
 }

@@ -110,6 +110,8 @@ type Organization struct {
 	// Key precedes the slash in canonical names.
 	Key     string `yaml:"key"`
 	Display string `yaml:"display"`
+	// Host means that it serves models under names of its own, which mean nothing elsewhere.
+	Host bool `yaml:"host"`
 	// PricedAt is the provider whose prices are in the data: the vendor's own API. Empty: none.
 	PricedAt string   `yaml:"priced_at"`
 	Models   []*Model `yaml:"models"`
@@ -125,6 +127,8 @@ type Data struct {
 
 	// byName has each canonical name in its normal form, aliases included.
 	byName map[string]*Model
+	// makers has the keys of the organizations that make a model of a name, in its normal form.
+	makers map[string][]string
 	keys   map[string]bool
 	// own has what an operator sets, by full name.
 	own map[string]Facts
@@ -132,7 +136,7 @@ type Data struct {
 
 // Parse reads data. It fails for a name that occurs twice.
 func Parse(document []byte) (*Data, error) {
-	d := &Data{byName: map[string]*Model{}, keys: map[string]bool{}}
+	d := &Data{byName: map[string]*Model{}, makers: map[string][]string{}, keys: map[string]bool{}}
 	decoder := yaml.NewDecoder(bytes.NewReader(document))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(d); err != nil {
@@ -151,6 +155,9 @@ func Parse(document []byte) (*Data, error) {
 					return nil, fmt.Errorf("%s: the name is that of %s too", key, taken.Key)
 				}
 				d.byName[key] = m
+				if !o.Host {
+					d.makers[normal(name)] = append(d.makers[normal(name)], o.Key)
+				}
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func TestTheDataIsSane(t *testing.T) {
 		assert.NotEmpty(t, o.Models, o.Key)
 		for _, m := range o.Models {
 			t.Run(m.Key, func(t *testing.T) {
-				assert.Regexp(t, `^[a-z-]+/[A-Za-z0-9][A-Za-z0-9._-]*$`, m.Key)
+				assert.Regexp(t, `^[a-z0-9-]+/[A-Za-z0-9][A-Za-z0-9._-]*$`, m.Key)
 				assert.NotEmpty(t, m.Display)
 				for _, name := range m.Also {
 					assert.Regexp(t, `^[A-Za-z0-9][A-Za-z0-9._@-]*$`, name)
@@ -118,9 +118,14 @@ func sane(t *testing.T, p *modeldata.Prices) {
 func TestNamesOfHostsAndSnapshotsAreFound(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{
-		"openai/gpt-4o":                                       "openai/gpt-4o",
-		"OpenAI/GPT_4o":                                       "openai/gpt-4o",
-		"gpt-4o":                                              "openai/gpt-4o",
+		"openai/gpt-4o":            "openai/gpt-4o",
+		"OpenAI/GPT_4o":            "openai/gpt-4o",
+		"gpt-4o":                   "openai/gpt-4o",
+		"together/zai-org/GLM-4.6": "zai-org/GLM-4.6",
+		"openrouter/z-ai/glm-5.3":  "zai-org/glm-5.3",
+		"fireworks/accounts/fireworks/models/glm-5p3":         "fireworks/glm-5p3",
+		"vllm/thinkingmachines/Inkling":                       "thinkingmachines/Inkling",
+		"inkling":                                             "thinkingmachines/Inkling",
 		"openai/gpt-4o-2099-01-01":                            "openai/gpt-4o",
 		"openai/gpt-4o-2024-05-13":                            "openai/gpt-4o-2024-05-13",
 		"azureai/gpt-4o":                                      "openai/gpt-4o",
