@@ -73,23 +73,26 @@ func isAnyCaseLatin(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune("\u0130\u0131\u017f\u212a", r)
 }
 
-// answerWord returns the word after the last label if its line holds nothing else, without one trailing mark of
-// punctuation.
+// answerWord returns the word after a label if its line holds nothing else and no label follows, without one trailing
+// mark of punctuation. A word may itself hold a label.
 func answerWord(completion string) string {
-	text := afterLastLabel(completion)
-	end := strings.IndexFunc(text, pytext.IsSpace)
-	if end < 0 {
-		end = len(text)
+	for _, label := range answerLabel.FindAllStringIndex(completion, -1) {
+		text := strings.TrimLeftFunc(completion[label[1]:], pytext.IsSpace)
+		end := strings.IndexFunc(text, pytext.IsSpace)
+		if end < 0 {
+			end = len(text)
+		}
+		word, rest := text[:end], text[end:]
+		blanks := rest[:len(rest)-len(strings.TrimLeftFunc(rest, pytext.IsSpace))]
+		if word == "" || !strings.Contains(blanks, "\n") && blanks != rest || answerLabel.MatchString(rest) {
+			continue
+		}
+		if last := len(word) - 1; last > 0 && strings.IndexByte(".,;:!?", word[last]) >= 0 {
+			word = word[:last]
+		}
+		return word
 	}
-	word, rest := text[:end], text[end:]
-	blanks := rest[:len(rest)-len(strings.TrimLeftFunc(rest, pytext.IsSpace))]
-	if !strings.Contains(blanks, "\n") && blanks != rest {
-		return ""
-	}
-	if last := len(word) - 1; last > 0 && strings.IndexByte(".,;:!?", word[last]) >= 0 {
-		word = word[:last]
-	}
-	return word
+	return ""
 }
 
 // lastBlank returns the last blank other than a line break; empty if there is none. The reference takes it for the

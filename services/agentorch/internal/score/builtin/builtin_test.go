@@ -49,6 +49,9 @@ func TestScorers(t *testing.T) {
 		{"answer of the last label", "answer", `{"pattern":"letter"}`, "ANSWER: A\nno, answer : b.", []string{"B"}, "C", "b", ""},
 		{"answer letter of another script", "answer", `{"pattern":"letter"}`, "ANSWER: \u00e9", []string{"\u00e9"}, "I", "-", score.ReasonInvalidFormat},
 		{"answer letter with a dot of its own", "answer", `{"pattern":"letter"}`, "ANSWER: \u0130", []string{"A"}, "I", "\u0130", ""},
+		{"answer word of the last label", "answer", `{"pattern":"word"}`, "ANSWER: a\nANSWER: b.\n", []string{"B"}, "C", "b", ""},
+		{"answer word that holds a label", "answer", `{"pattern":"word"}`, "ANSWER:x:ANSWER:b", []string{"b"}, "I", "x:ANSWER:b", ""},
+		{"answer word before a label that has none", "answer", `{"pattern":"word"}`, "ANSWER: a\nANSWER:", []string{"a"}, "I", "-", score.ReasonInvalidFormat},
 		{"answer line must be last", "answer", `{"pattern":"line"}`, "ANSWER: a b\nmore", []string{"a b"}, "I", "-", score.ReasonInvalidFormat},
 	} {
 		t.Run(c.name, func(t *testing.T) {
