@@ -37,7 +37,7 @@ func TestGoldenMetrics(t *testing.T) {
 // the recorded value, and if the record is an error, all must fail.
 func wrapped(t *goldentest.T, registry *metric.Registry, c goldentest.Case) {
 	var got []any
-	for _, name := range []string{"accuracy", "stderr"} {
+	for _, name := range []string{"accuracy", "stderr", "std", "var"} {
 		value, err := compute(t, registry, c, name)
 		if c.At("expect", "error") != nil {
 			require.Error(t, err, name)
