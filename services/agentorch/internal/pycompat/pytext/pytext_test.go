@@ -51,7 +51,7 @@ func TestParseFloat(t *testing.T) {
 		}
 		assert.InDelta(t, want, got, 0, text)
 	}
-	for _, text := range []string{"", " ", "x", "0x10", "1__0", "_1", "1_", "1_.5", "1e", "e5", "1 2", "1,000", "+-1", "--nan", "infin", "1e5_", "½"} {
+	for _, text := range []string{"", " ", "x", "0x10", "1__0", "_1", "1_", "1_.5", "1e", "e5", "1 2", "1,000", "+-1", "--nan", "infin", "1e5_", "½", "\x1c3", "3\x1f"} {
 		_, ok := pytext.ParseFloat(text)
 		assert.False(t, ok, text)
 	}

@@ -50,6 +50,7 @@ func TestParse(t *testing.T) {
 		{"ANSWER: AB", 4, false, nil},
 		{"ANSWER: E", 4, false, nil},
 		{"ANSWER: Paris", 4, false, nil},
+		{"ANSWER: B\u0130", 4, false, nil},
 		{"B", 4, false, nil},
 		{"", 4, false, nil},
 		{"ANSWER: 1", 30, false, []int{26}},

@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// Pieces of the expressions below. White space, digits and word characters are Python's.
+// Pieces of the expressions below. White space, digits and word characters are Python's, and so is it that the dotted
+// and the dotless i count as letters when case does not matter.
 const (
 	space   = `[\s\v\x1c-\x1f\x85\p{Z}]*`
 	label   = `answer` + space + `:` + space
-	letters = `([a-z\p{Nd} ,]+)`
-	wrapped = space + `([a-z\p{Nd}][a-z\p{Nd} ,]*?)` + space
+	letter  = `a-z\x{130}\x{131}\p{Nd}`
+	letters = `([` + letter + ` ,]+)`
+	wrapped = space + `([` + letter + `][` + letter + ` ,]*?)` + space
 )
 
 var (
@@ -19,7 +21,7 @@ var (
 	inDollars   = regexp.MustCompile(`(?i)\$` + wrapped + `\$`)
 	inAsterisks = regexp.MustCompile(`(?i)\*\*` + wrapped + `\*\*`)
 	// inParentheses is one letter in parentheses after a colon, a comma or nothing: (A).
-	inParentheses = regexp.MustCompile(`(?i)(^|[:,])(` + space + `)\(([a-z\p{Nd}])\)`)
+	inParentheses = regexp.MustCompile(`(?i)(^|[:,])(` + space + `)\(([` + letter + `])\)`)
 	// afterParentheses matches the text that may follow such a letter.
 	afterParentheses = regexp.MustCompile(`^` + space + `(?:[,.\n]|$)`)
 	// ownLine is an answer that has a line for itself; anywhere is the lenient form, inside of other text.
