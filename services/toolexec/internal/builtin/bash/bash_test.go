@@ -76,6 +76,10 @@ func TestView(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{"command": "  ls -la\n"}`:    "```bash\nls -la\n```\n",
 		`{}`:                           "```bash\nbash\n```\n",
+		`{"command": null}`:            "```bash\nbash\n```\n",
+		`{"command": false}`:           "```bash\nbash\n```\n",
+		`{"command": []}`:              "```bash\nbash\n```\n",
+		`{"command": " \n "}`:          "```bash\n\n```\n",
 		`{"command": 5}`:               "```bash\n5\n```\n",
 		"{\"command\": \"echo ```\"}":  "````bash\necho ```\n````\n",
 		`{"command": ["a", {"b": 1}]}`: "```bash\n[\"a\",{\"b\":1}]\n```\n",

@@ -8,14 +8,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// View shows the argument of a tool that holds code, as a fenced block of its language. If the argument is absent, it
-// shows the tool's name.
+// View shows the argument of a tool that holds code, as a fenced block of its language. If the argument is absent or
+// empty, it shows the tool's name.
 func View(title, language, argument string) func(arguments json.RawMessage) *toolv1.ToolCallContent {
 	return func(arguments json.RawMessage) *toolv1.ToolCallContent {
-		code := strings.TrimSpace(text(arguments, argument))
+		code := text(arguments, argument)
 		if code == "" {
 			code = title
 		}
+		code = strings.TrimSpace(code)
 		fence := "```"
 		for strings.Contains(code, fence) {
 			fence += "`"
@@ -24,19 +25,24 @@ func View(title, language, argument string) func(arguments json.RawMessage) *too
 	}
 }
 
-// text returns an argument as text, valid or not.
+// text returns an argument as text, valid or not; empty if it is absent or its value is empty, such as null, false or
+// an empty list.
 func text(arguments json.RawMessage, name string) string {
 	object, err := orderedjson.DecodeObject(arguments)
 	if err != nil {
 		return ""
 	}
-	switch value, ok := object.Get(name); v := value.(type) {
+	value, _ := object.Get(name)
+	switch v := value.(type) {
+	case nil:
+		return ""
 	case string:
 		return v
+	}
+	switch written := string(orderedjson.Append(nil, value)); written {
+	case "false", "0", "0.0", "[]", "{}":
+		return ""
 	default:
-		if !ok {
-			return ""
-		}
-		return string(orderedjson.Append(nil, value))
+		return written
 	}
 }

@@ -4,7 +4,6 @@ package think
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
@@ -66,7 +65,7 @@ func view(arguments json.RawMessage) *toolv1.ToolCallContent {
 	var shown struct {
 		Thought string `json:"thought"`
 	}
-	if json.Unmarshal(arguments, &shown) != nil || strings.TrimSpace(shown.Thought) == "" {
+	if json.Unmarshal(arguments, &shown) != nil {
 		return nil
 	}
 	return &toolv1.ToolCallContent{Format: toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN, Content: shown.Thought}

@@ -29,3 +29,17 @@ func TestDescriptionsAreOptions(t *testing.T) {
 	assert.Equal(t, "Think.", info.GetDescription())
 	assert.JSONEq(t, `{"type": "object", "properties": {"thought": {"type": "string", "description": "What you \"think\"."}}, "required": ["thought"], "additionalProperties": false}`, info.GetParametersJson())
 }
+
+func TestView(t *testing.T) {
+	t.Parallel()
+	made, err := think.Kind().New(json.RawMessage(`{}`))
+	require.NoError(t, err)
+	view := made.Definition().View
+	for arguments, want := range map[string]string{`{"thought": " a\nb "}`: " a\nb ", `{"thought": ""}`: "", `{}`: ""} {
+		content := view(json.RawMessage(arguments))
+		require.NotNil(t, content, arguments)
+		assert.Equal(t, want, content.GetContent())
+		assert.Empty(t, content.GetTitle())
+	}
+	assert.Nil(t, view(json.RawMessage(`{"thought": 5}`)))
+}
