@@ -34,7 +34,7 @@ func (f *fleet) operator() servicetest.Tool {
 		Schema: `{"type": "object", "properties": {"items": {"type": "array"}, "seconds": {"type": "number"}}, "required": ["items"]}`,
 		Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 			items, _ := c.Arguments["items"].([]any)
-			if err := f.operate(ctx, c.Request.GetAttribution().GetRun(), items); err != nil {
+			if err := f.operate(ctx, c.Request.GetAttribution().GetRun(), c.Request.GetRequestId(), items); err != nil {
 				return nil, err
 			}
 			seconds, _ := c.Arguments["seconds"].(float64)
@@ -45,11 +45,11 @@ func (f *fleet) operator() servicetest.Tool {
 
 // operate posts messages to a run and cuts its turn, and returns when the run has taken that. What follows after the
 // turn was cut is sent all the same.
-func (f *fleet) operate(ctx context.Context, name string, items []any) error {
+func (f *fleet) operate(ctx context.Context, name, by string, items []any) error {
 	var last string
 	for i, recorded := range items {
 		item, _ := recorded.(map[string]any)
-		last = fmt.Sprint("item", i)
+		last = fmt.Sprint(by, ".", i)
 		request := proto.Message(&agentv1.InterruptRunRequest{})
 		if text, isMessage := item["message"].(string); isMessage {
 			request = &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user(text)}}
@@ -57,6 +57,9 @@ func (f *fleet) operate(ctx context.Context, name string, items []any) error {
 		if err := f.Runs.Post(context.WithoutCancel(ctx), name, inbox.Command{ID: last, Principal: "user:ada", Request: request}); err != nil {
 			return err
 		}
+	}
+	if last == "" {
+		return nil
 	}
 	return f.taken(name, last)
 }

@@ -92,7 +92,9 @@ func reactSpec(t *goldentest.T, c goldentest.Case) *agentv1.RunSpec {
 	step := &agentv1.AgentRef{Name: fmt.Sprint(config["kind"])}
 	for name, value := range config {
 		switch name {
-		case "kind":
+		case "kind", "description": // A description is for agents that call this one.
+		case "name":
+			step.DisplayName = fmt.Sprint(value)
 		case "tools":
 			step.Tools = refs(t, value)
 		case "model":

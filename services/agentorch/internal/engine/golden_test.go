@@ -103,37 +103,37 @@ func scriptedTools() map[string]servicetest.Tool {
 			},
 		},
 		"note": {
-			Schema: schema(`{"text": {"type": "string"}}`, "text"), Parallel: true,
+			Schema: schema(`{"text": {"type": "string"}}`, "text"),
 			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				return servicetest.Text("noted: " + text(c, "text")), nil
 			},
 		},
 		"wait": {
-			Schema: schema(`{"seconds": {"type": "number"}}`, "seconds"), Parallel: true,
+			Schema: schema(`{"seconds": {"type": "number"}}`, "seconds"),
 			Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				return servicetest.Text("waited"), retry.Sleep(ctx, time.Duration(number(c, "seconds")*float64(time.Second)))
 			},
 		},
 		"noop": {
-			Schema: schema(`{}`), Parallel: true,
+			Schema: schema(`{}`),
 			Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 				return servicetest.Text("done"), nil
 			},
 		},
 		"picture": {
-			Schema: schema(`{"label": {"type": "string"}}`, "label"), Parallel: true,
+			Schema: schema(`{"label": {"type": "string"}}`, "label"),
 			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				return &toolv1.ToolResult{Content: chat.ListContent(chat.TextPart(text(c, "label")), chat.ImagePart("data:image/png;base64,AAAA"))}, nil
 			},
 		},
 		"ask_model": {
-			Schema: schema(`{"prompt": {"type": "string"}}`, "prompt"), Parallel: true,
+			Schema: schema(`{"prompt": {"type": "string"}}`, "prompt"),
 			Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 				return nil, errors.New("a tool cannot ask a model here")
 			},
 		},
 		"hand_in": {
-			Schema: schema(`{"answer": {"type": "string"}}`, "answer"), Parallel: true,
+			Schema: schema(`{"answer": {"type": "string"}}`, "answer"),
 			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				if strings.HasPrefix(text(c, "answer"), "bad") {
 					return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "refused"), nil
@@ -142,7 +142,7 @@ func scriptedTools() map[string]servicetest.Tool {
 			},
 		},
 		"fail": {
-			Schema: schema(`{"kind": {"type": "string"}, "text": {"type": "string", "default": "went wrong"}}`, "kind"), Parallel: true,
+			Schema: schema(`{"kind": {"type": "string"}, "text": {"type": "string", "default": "went wrong"}}`, "kind"),
 			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				message := text(c, "text")
 				if message == "" {

@@ -91,7 +91,8 @@ func (s *told) answer(call *workerv1.Call) *workerv1.ConnectRequest {
 	if err := protojson.Unmarshal([]byte(call.GetPayloadJson()), asked); err != nil {
 		return workertest.Failure(call.GetKey(), &workerv1.CallError{Type: "unreadable", Message: err.Error()})
 	}
-	changed := &workerv1.Conversation{Messages: append(slices.Clip(asked.GetMessages()[:s.keep]), s.append...)}
+	kept := asked.GetMessages()[:min(s.keep, len(asked.GetMessages()))]
+	changed := &workerv1.Conversation{Messages: append(slices.Clip(kept), s.append...)}
 	result := &workerv1.ContinueResultPayload{Decision: &workerv1.ContinueResultPayload_Conversation{Conversation: changed}}
 	return workertest.Result(call.GetKey(), protojson.Format(result))
 }
