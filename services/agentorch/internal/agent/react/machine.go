@@ -24,7 +24,7 @@ type machine struct {
 	settled bool
 	// asked counts how often the present question was repeated after a refusal.
 	asked int
-	// refusals counts refusals in a row that are in the conversation.
+	// refusals counts refusals in a row that are in the conversation; an overflow of the context does not end the row.
 	refusals int
 	// guide is the worker that decides how to continue; nil if there is none.
 	guide *agentv1.WorkerRef
@@ -111,9 +111,11 @@ func (m *machine) Apply(e *agentv1.Event) {
 // took notes that the last answer is in the conversation.
 func (m *machine) took() {
 	m.asked = 0
-	if m.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+	switch m.StopReason { //nolint:exhaustive // any other answer is no refusal
+	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
 		m.refusals++
-	} else {
+	case modelv1.StopReason_STOP_REASON_MODEL_LENGTH: // The question was not answered.
+	default:
 		m.refusals = 0
 	}
 }

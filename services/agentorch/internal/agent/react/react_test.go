@@ -79,6 +79,14 @@ func TestTurns(t *testing.T) {
 			effects:  []string{"ask", "ask", "ask", "done"},
 			messages: []string{"U:go", "A:no 1", "U:do", "A:no 2", "U:do", "A:no 3"}, completion: "no 3",
 		},
+		"a full context does not end a row of refusals": {
+			params: `{"truncation": "last_message", "on_continue": "do"}`,
+			script: agenttest.Script{Answers: []*modelv1.ModelOutput{
+				stopped("no 1", refusal), stopped("no 2", refusal), stopped("cut", full), stopped("no 3", refusal),
+			}},
+			effects:  []string{"ask", "ask", "ask", "note overflow-trim", "ask", "done"},
+			messages: []string{"U:do", "A:no 3"}, completion: "no 3",
+		},
 		"a refusal that is asked again leaves no trace": {
 			params:   `{"retry_refusals": 2}`,
 			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{stopped("no", refusal), nil, stopped("no", refusal), servicetest.Say("", submit("y"))}},
