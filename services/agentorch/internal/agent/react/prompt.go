@@ -41,9 +41,9 @@ func (p promptParam) system(submit string, handoffs bool) string {
 	if handoffs {
 		add(p.Handoff.Text)
 	}
-	if p.Assistant.Text != nil {
+	if p.Assistant.Text != nil && *p.Assistant.Text != "" { // The submit part is a part of it.
 		text := *p.Assistant.Text
-		if submit != "" && p.Submit.Text != nil && !strings.Contains(text, "{submit}") {
+		if submit != "" && p.Submit.Text != nil && *p.Submit.Text != "" && !strings.Contains(text, "{submit}") {
 			text += "\n" + *p.Submit.Text
 		}
 		add(new(fill(text, cmp.Or(submit, defaultSubmit))))

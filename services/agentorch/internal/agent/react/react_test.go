@@ -210,6 +210,10 @@ func TestTheSystemMessageStandsFirst(t *testing.T) {
 		"a part that speaks of submit without it": {
 			`{"submit": false, "prompt": {"assistant_prompt": "Call {submit}, {x}."}}`, []string{"Call submit, {x}."}, nil, false,
 		},
+		"an empty part is none": {`{"prompt": {"instructions": "Be kind.", "assistant_prompt": ""}}`, []string{"Be kind."}, []string{"\n", "submit"}, false},
+		"an empty part on submit is none": {
+			`{"prompt": {"assistant_prompt": "Help.", "submit_prompt": ""}}`, []string{"Help."}, []string{"\n"}, false,
+		},
 		"none": {`{"prompt": null}`, nil, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
