@@ -16,6 +16,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
 func TestTimeLimits(t *testing.T) {
@@ -108,6 +109,21 @@ func TestWhatABoundOfMessagesKeeps(t *testing.T) {
 			assert.Equal(t, c.want, roles)
 		})
 	}
+}
+
+// A function that ends an agent, or replaces its conversation, is called although no further model call is allowed.
+func TestAReachedBoundForbidsModelCallsAlone(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	stop := f.serves(map[string]string{workers.Continue: `{"proceed": false}`})
+	defer stop()
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("thinking"))
+	s := spec(step("react", `{"on_continue": {"worker": "w"}}`))
+	s.Limits = &agentv1.RunLimits{Messages: new(int32(3))}
+	got := f.Finish(f.start().Create(s).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+	assert.Nil(t, got.Limit, "the agent ends by itself")
+	assert.Len(t, got.Messages(), 3)
 }
 
 func TestScoringHasHalfOfTheTime(t *testing.T) {

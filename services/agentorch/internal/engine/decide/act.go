@@ -178,6 +178,14 @@ func (d *Step) grows(f *run.Frame, by int) (*agentv1.LimitReached, *run.Frame) {
 
 // forbidden returns the limit that forbids a further effect of the agent, or nil, and the frame that owns it.
 func (d *Step) forbidden(f *run.Frame) (*agentv1.LimitReached, *run.Frame) {
+	if reached, of := d.late(f); reached != nil {
+		return reached, of
+	}
+	return f.Broken((*limit.Set).BeforeGenerate)
+}
+
+// late returns the limit of time that forbids a further effect of the agent, or nil, and the frame that owns it.
+func (d *Step) late(f *run.Frame) (*agentv1.LimitReached, *run.Frame) {
 	s := d.s
 	if reached, _ := s.Limits.TimedOut(s.Elapsed(d.facts.Now)); reached != nil {
 		return reached, nil
@@ -185,10 +193,7 @@ func (d *Step) forbidden(f *run.Frame) (*agentv1.LimitReached, *run.Frame) {
 	if reached, _ := s.Limits.Overworked(s.Working); reached != nil {
 		return reached, nil
 	}
-	if reached, of := f.Late(d.facts.Now); reached != nil {
-		return reached, of
-	}
-	return f.Broken((*limit.Set).BeforeGenerate)
+	return f.Late(d.facts.Now)
 }
 
 // generate journals the intent of a model call, after the messages that an operator posted.
