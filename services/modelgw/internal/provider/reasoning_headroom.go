@@ -7,7 +7,7 @@ import modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 type ReasoningHeadroom struct {
 	// Efforts are the tokens that each reasoning_effort adds.
 	Efforts map[string]int64
-	// Budget adds reasoning_tokens, instead of the effort's addition.
+	// Budget adds reasoning_tokens, also none, instead of the effort's addition.
 	Budget bool
 	// EffortFirst keeps to the effort where both are set.
 	EffortFirst bool
@@ -24,8 +24,9 @@ func (c Capabilities) MaxTokensFor(config *modelv1.GenerateConfig) int64 {
 		return tokens
 	}
 	added := c.ReasoningHeadroom.Efforts[config.GetReasoningEffort()]
-	if c.ReasoningHeadroom.Budget && config.GetReasoningTokens() > 0 && (added == 0 || !c.ReasoningHeadroom.EffortFirst) {
-		added = config.GetReasoningTokens()
+	budget := c.ReasoningHeadroom.Budget && config != nil && config.ReasoningTokens != nil
+	if budget && (added == 0 || !c.ReasoningHeadroom.EffortFirst) {
+		added = max(0, config.GetReasoningTokens())
 	}
 	tokens += added
 	tokens = max(tokens, c.ReasoningHeadroom.Least[config.GetEffort()])

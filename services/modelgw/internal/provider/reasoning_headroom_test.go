@@ -25,6 +25,7 @@ func TestRoomForReasoning(t *testing.T) {
 		"an unknown effort":  {room, &modelv1.GenerateConfig{ReasoningEffort: new("none")}, 100},
 		"a budget":           {room, &modelv1.GenerateConfig{ReasoningTokens: new(int64(30))}, 130},
 		"both":               {room, both, 140},
+		"both, no budget":    {room, &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(0))}, 100},
 		"both, effort first": {effortFirst, both, 110},
 		"great effort":       {room, &modelv1.GenerateConfig{Effort: new("max")}, 150},
 		"over the most":      {room, &modelv1.GenerateConfig{ReasoningTokens: new(int64(3000))}, 200},
