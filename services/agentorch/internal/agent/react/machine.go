@@ -111,7 +111,7 @@ func (m *machine) Apply(e *agentv1.Event) {
 // took notes that the last answer is in the conversation.
 func (m *machine) took() {
 	m.asked = 0
-	switch m.StopReason { //nolint:exhaustive // any other answer is no refusal
+	switch m.StopReason {
 	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
 		m.refusals++
 	case modelv1.StopReason_STOP_REASON_MODEL_LENGTH: // The question was not answered.
