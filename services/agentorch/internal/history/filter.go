@@ -3,8 +3,8 @@ package history
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -108,8 +108,8 @@ func plain(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	return changed
 }
 
-// lineWidth is the width at which a rendered call is broken into lines.
-const lineWidth = 120
+// lineWidth is the width, in characters, at which a rendered call is broken into lines.
+const lineWidth = 80
 
 // Render writes a tool call as the call of a function: `name(text='…', n=1)`, with one argument per line if it would be
 // too long.
@@ -122,18 +122,27 @@ func Render(call *toolv1.ToolCall) string {
 	for name, value := range members.All() {
 		arguments = append(arguments, name+"="+literal(value))
 	}
-	if line := call.GetFunction() + "(" + strings.Join(arguments, ", ") + ")"; len(line) <= lineWidth {
+	if line := call.GetFunction() + "(" + strings.Join(arguments, ", ") + ")"; utf8.RuneCountInString(line) < lineWidth {
 		return line
 	}
-	return call.GetFunction() + "(\n    " + strings.Join(arguments, ",\n    ") + "\n)"
+	return call.GetFunction() + "(\n" + indented(strings.Join(arguments, ",\n")) + "\n)"
 }
 
-// literal writes a JSON value; a text is in single quotes.
+// literal writes a JSON value; a text is as it is, in single quotes.
 func literal(value any) string {
-	text, ok := value.(string)
-	if !ok {
-		return string(orderedjson.Append(nil, value))
+	if text, ok := value.(string); ok {
+		return "'" + text + "'"
 	}
-	quoted := strconv.Quote(text)
-	return "'" + strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + "'"
+	return string(orderedjson.Append(nil, value))
+}
+
+// indented moves the lines of a text to the right, except those of blanks alone.
+func indented(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		if strings.TrimSpace(line) != "" {
+			lines[i] = "    " + line
+		}
+	}
+	return strings.Join(lines, "")
 }
