@@ -21,13 +21,13 @@ func TestMeter(t *testing.T) {
 	usage := &modelv1.ModelUsage{InputTokens: 900, OutputTokens: 200, TotalTokens: 1150, InputTokensCacheRead: new(int64(50))}
 	for formula, want := range map[string]int64{
 		"": 1150, "all": 1150, "input": 950, "output": 200, "(input*0.1)+output": 295, "input - output / 2": 850, "input/0": 4611686018427387904, "0/0": 0,
-		"output-input": 0, "2*(1+(input))": 1902,
+		"output-input": 0, "2*(1+(input))": 1902, "-output+input": 750, "+output": 200, "--output": 200, "input+2*-output": 550,
 	} {
 		m, err := limit.NewMeter(formula)
 		require.NoError(t, err, formula)
 		assert.Equal(t, want, m.Count(usage), formula)
 	}
-	for _, formula := range []string{"total", "input+", "*input", "(input", "input)", "input output", "1..2", strings.Repeat("(", 1000)} {
+	for _, formula := range []string{"total", "input+", "*input", "(input", "input)", "input output", "1..2", "-", "input-", strings.Repeat("(", 1000), strings.Repeat("-", 1000) + "1"} {
 		_, err := limit.NewMeter(formula)
 		assert.Error(t, err, formula)
 	}

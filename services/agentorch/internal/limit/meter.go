@@ -47,7 +47,7 @@ func (m *Meter) Count(u *modelv1.ModelUsage) int64 {
 const maxDepth = 50
 
 // parser reads `sum = product {(+|-) product}`, `product = atom {(*|/) atom}`, `atom = number | input | output |
-// (sum)`.
+// (sum) | (+|-) atom`.
 type parser struct{ rest string }
 
 type counter = func(*modelv1.ModelUsage) float64
@@ -101,7 +101,16 @@ func (p *parser) atom(depth int) (counter, error) {
 	if depth > maxDepth {
 		return nil, errors.New("nested too deep")
 	}
-	if p.peek() == '(' {
+	switch p.peek() {
+	case '+', '-':
+		sign := p.rest[0]
+		p.rest = p.rest[1:]
+		operand, err := p.atom(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		return combine(sign, func(*modelv1.ModelUsage) float64 { return 0 }, operand), nil
+	case '(':
 		p.rest = p.rest[1:]
 		inner, err := p.sum(depth + 1)
 		if err != nil {
