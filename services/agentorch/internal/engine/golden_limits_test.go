@@ -131,7 +131,7 @@ func (f *fleet) limitOutcome(t *goldentest.T, s *run.State) map[string]any {
 	if s.Limit != nil {
 		got["limit"] = map[string]any{"type": enum.Word(s.Limit.GetType()), "limit": s.Limit.GetLimit(), "reason": s.Limit.GetMessage()}
 	}
-	if bounds := s.Limits.Bounds(); bounds.GetTokens() > 0 {
+	if bounds := s.Limits.Bounds(); bounds != nil && bounds.Tokens != nil {
 		got["token_limit"], got["token_limit_usage"], got["token_limit_type"] = bounds.GetTokens(), s.Limits.Metered(s.Total), "all"
 		if bounds.GetTokenFormula() != "" {
 			got["token_limit_type"] = bounds.GetTokenFormula()

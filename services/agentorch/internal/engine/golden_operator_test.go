@@ -165,8 +165,20 @@ func afterCancel(t *goldentest.T, c goldentest.Case) {
 	}
 	queue, _ := c.At("queue").([]any)
 	for i, item := range queue {
-		f.send(name, fmt.Sprint("m", i), operators(t, item))
+		command := operators(t, item)
+		interrupt, cuts := command.(*agentv1.InterruptRunRequest)
+		if cuts {
+			for _, further := range queue[i+1:] { // What follows in the queue continues the same turn.
+				if post, isPost := operators(t, further).(*agentv1.PostMessageRequest); isPost {
+					interrupt.Messages = append(interrupt.Messages, post.GetMessages()...)
+				}
+			}
+		}
+		f.send(name, fmt.Sprint("m", i), command)
 		require.NoError(t, f.taken(name, fmt.Sprint("m", i)))
+		if cuts {
+			break
+		}
 	}
 	state := f.Until(name, func(s *run.State) bool {
 		return s.Finished || s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT

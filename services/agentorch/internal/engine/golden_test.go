@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
@@ -111,7 +112,9 @@ func scriptedTools() map[string]servicetest.Tool {
 		"wait": {
 			Schema: schema(`{"seconds": {"type": "number"}}`, "seconds"),
 			Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
-				return servicetest.Text("waited"), retry.Sleep(ctx, time.Duration(number(c, "seconds")*float64(time.Second)))
+				seconds, result := time.Duration(number(c, "seconds")*float64(time.Second)), servicetest.Text("waited")
+				result.Timing = &effectv1.Timing{Working: durationpb.New(seconds), Attempts: 1}
+				return result, retry.Sleep(ctx, seconds)
 			},
 		},
 		"noop": {
