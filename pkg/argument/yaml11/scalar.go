@@ -1,6 +1,7 @@
 package yaml11
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"regexp"
@@ -30,6 +31,9 @@ func scalar(n *yaml.Node) ([]byte, error) {
 	if n.Style&yaml.TaggedStyle == 0 {
 		if !plain(n) {
 			return quote(n.Value), nil
+		}
+		if n.Value == "=" || n.Value == "<<" { // signs of a default value and of a merge, which are no values themselves
+			return nil, fmt.Errorf("line %d: %s is no value", n.Line, n.Value)
 		}
 		return resolve(n.Value), nil
 	}

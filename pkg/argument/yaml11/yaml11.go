@@ -10,6 +10,7 @@ package yaml11
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,8 +25,9 @@ import (
 //
 // Surrogates that are escaped in quoted text are read as JSON reads them.
 //
-// It fails on text that is not YAML, on more than one document, on keys that are lists or maps, on tags outside the
-// YAML 1.1 types, and with the errors of pkg/yamlnode on documents beyond its bounds.
+// It fails on text that is not YAML, on tabs outside of quoted text, block text and comments, on more than one
+// document, on keys that are lists or maps, on tags outside the YAML 1.1 types, and with the errors of pkg/yamlnode on
+// documents beyond its bounds.
 func ToJSON(text string) (json.RawMessage, error) {
 	document, err := toJSON(text)
 	if err != nil && surrogates.MatchString(text) {
@@ -39,6 +41,9 @@ func toJSON(text string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if hasStrayTab(text, n) {
+		return nil, errStrayTab
+	}
 	if n == nil {
 		return json.RawMessage("null"), nil
 	}
@@ -48,6 +53,8 @@ func toJSON(text string) (json.RawMessage, error) {
 	}
 	return w.buf.Bytes(), nil
 }
+
+var errStrayTab = errors.New("a tab separates tokens")
 
 // writer writes a node tree as JSON. yamlnode has bounded its expansion.
 type writer struct{ buf bytes.Buffer }
@@ -187,6 +194,9 @@ func key(n *yaml.Node) (string, error) {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode {
 		return "", fmt.Errorf("line %d: a list or map cannot be a key", n.Line)
+	}
+	if plain(n) && n.Value == "=" { // the sign of a default value is text as a key
+		return n.Value, nil
 	}
 	value, err := scalar(n)
 	if err != nil {

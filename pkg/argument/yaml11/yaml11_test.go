@@ -95,11 +95,15 @@ func TestStructures(t *testing.T) {
 		"base: &x {a: 1, b: 2}\n<<: *x\nb: 3": `{"a":1,"b":3,"base":{"a":1,"b":2}}`,
 		"{a: [1, 2], <<: {c: 3}}":             `{"c":3,"a":[1,2]}`,
 		"<<: [{a: 1}, {a: 2, b: 2}]":          `{"a":1,"b":2}`,
+		"=: 1":                                `{"=":1}`,
 		"'<<': 1":                             `{"<<":1}`,
 		"!!set {a, b}":                        `{"a":null,"b":null}`,
 		"!!omap [a: 1]":                       `[{"a":1}]`,
 		"!!timestamp 2024-05-06":              `"2024-05-06"`,
 		`"a\u00e9"`:                           `"aé"`,
+		"a: \"x\ty\" # a\ttab\nb: 'it''s\t'":  `{"a":"x\ty","b":"it's\t"}`,
+		"a: |\n  x\ty\n  \tz\nb: c":           `{"a":"x\ty\n\tz\n","b":"c"}`,
+		"# a\ttab":                            `null`,
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -117,6 +121,11 @@ func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 		"an alias without a name":    "*",
 		"an unknown alias":           "*a",
 		"an open list":               "[1",
+		"a tab in plain text":        "a\tb",
+		"a line that begins with it": "if x:\n\tpass",
+		"a tab after a colon":        "a:\tb",
+		"a tab before a comment":     "'x'\t# y",
+		"a tab after quoted text":    "a: \"x\ty\"\nb: c\td",
 		"two maps in one line":       "a: b: c",
 		"a control character":        "a: \x00",
 		"text that is not UTF-8":     "a\xff",
@@ -126,6 +135,8 @@ func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 		"a tag of a language":        "!!python/object:os.system {}",
 		"a tag of its own on text":   "!mine 5",
 		"a tag of its own on a list": "!mine [1]",
+		"a sign of a value":          "a: =",
+		"a sign of a merge":          "- <<",
 		"a merged scalar":            "<<: 5",
 		"a merged list of scalars":   "<<: [1]",
 	} {
@@ -154,7 +165,7 @@ func TestExhaustionIsRefused(t *testing.T) {
 }
 
 func FuzzToJSON(f *testing.F) {
-	for _, seed := range []string{"", "yes", "12:30", "a: b", "- [1, {b: *x}]", "&a [*a]", "<<: {a: 1}", "!!set {a}", "'\\u0000'", "a\n---\nb", "0x_", "1_:2.", "%TAG ! !"} {
+	for _, seed := range []string{"", "yes", "12:30", "a: b", "- [1, {b: *x}]", "&a [*a]", "<<: {a: 1}", "!!set {a}", "'\\u0000'", "a\n---\nb", "0x_", "1_:2.", "%TAG ! !", "a: |\n  \tb\nc: \"\t\"#\t", "'a''\t"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
