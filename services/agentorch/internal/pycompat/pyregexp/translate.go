@@ -24,14 +24,18 @@ type translator struct {
 	count int
 	// verbose reports for each open group, the whole pattern first, whether white space and comments are ignored in it.
 	verbose []bool
+	// begun is set when something other than flags and comments was translated.
+	begun bool
 }
 
 func translate(pattern string) (translation, error) {
 	t := &translator{rest: pattern, names: map[string]int{}, verbose: []bool{false}}
 	for t.rest != "" {
+		aside := flags.MatchString(t.rest) && !strings.HasSuffix(flags.FindString(t.rest), ":") || comment.MatchString(t.rest)
 		if err := t.step(); err != nil {
 			return translation{}, fmt.Errorf("pattern %q, at byte %d: %w", pattern, len(pattern)-len(t.rest), err)
 		}
+		t.begun = t.begun || !aside
 	}
 	return translation{pattern: t.out.String(), names: t.names, groups: t.count}, nil
 }
@@ -103,6 +107,15 @@ var (
 	}
 )
 
+var (
+	groupNumber = regexp.MustCompile(`^[0-9]{1,2}`)
+	// octal is a character by its number, which has three digits and is no group.
+	octal = regexp.MustCompile(`^\\[0-3][0-7]{2}`)
+)
+
+// letterEscapes are the letters that have a meaning after a backslash. Of them \p and \P are the engine's.
+const letterEscapes = "AbBdDsSwWZafnrtvxuUNpP"
+
 // escape translates a backslash and its operand.
 func (t *translator) escape(inClass bool) error {
 	if len(t.rest) < 2 {
@@ -126,6 +139,14 @@ func (t *translator) escape(inClass bool) error {
 			return fmt.Errorf(`\U%s is no character`, t.rest[2:10])
 		}
 		t.replace(10, regexp.QuoteMeta(string(rune(r))))
+	case '1' <= c && c <= '9' && !inClass && !octal.MatchString(t.rest):
+		number := groupNumber.FindString(t.rest[1:])
+		if n, _ := strconv.Atoi(number); n > t.count {
+			return fmt.Errorf(`\%s: no group %s before this`, number, number)
+		}
+		t.copy(1 + len(number))
+	case ('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z') && (strings.IndexByte(letterEscapes, c) < 0 || inClass && strings.IndexByte("ABZ", c) >= 0):
+		return fmt.Errorf(`\%c has no meaning`, c)
 	case c >= utf8.RuneSelf:
 		_, size := utf8.DecodeRuneInString(t.rest[1:])
 		t.replace(1+size, t.rest[1:1+size])
@@ -296,6 +317,9 @@ func (t *translator) openFlags(m []string) error {
 		if !strings.ContainsRune("imsux", flag) {
 			return fmt.Errorf("flag %q is not supported", flag)
 		}
+	}
+	if m[3] == ")" && t.begun {
+		return fmt.Errorf("flags of the whole pattern must be at its start")
 	}
 	verbose := t.isVerbose()
 	if strings.Contains(on, "x") {
