@@ -78,6 +78,7 @@ func TestErrorsSayWhereAndWhatToDo(t *testing.T) {
 		{"after the list", "a.json", "[]\n[]", ``, "there is text after the JSON list"},
 		{"number input", "a.jsonl", `{"input":5}`, ``, "the input is a JSON number"},
 		{"id", "a.jsonl", `{"input":"q","id":1.5}`, ``, `field id, column "id": the id 1.5 is no integer`},
+		{"id beyond exact floats", "a.jsonl", `{"input":"q","id":1e20}`, ``, `field id, column "id": the id 1e20 is no integer`},
 		{"metadata", "a.jsonl", `{"input":"q","metadata":"[1]"}`, ``, `field metadata, column "metadata": the value is a JSON array`},
 		{"metadata text", "a.jsonl", `{"input":"q","metadata":"x"}`, ``, "the text is no JSON object"},
 		{"files", "a.jsonl", `{"input":"q","files":{"a":1}}`, ``, `the content of file "a" is a JSON number`},

@@ -125,7 +125,7 @@ func integerID(literal json.Number) (ID, error) {
 		return id, nil
 	}
 	f, err := literal.Float64()
-	if err != nil || f != math.Trunc(f) {
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<63 { // beyond, a fraction is not told apart
 		return ID{}, fmt.Errorf("the id %s is no integer: want an integer or a text", literal)
 	}
 	whole, _ := big.NewFloat(f).Int(nil)
