@@ -11,6 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Request is a request with the options that differ between models. System messages are the request's instructions,
@@ -23,6 +24,8 @@ type Request struct {
 	ThinkTags bool
 	// Search and Execution offer tools of the server: its search of the web, and its execution of code.
 	Search, Execution bool
+	// SearchOptions are the members of the search; nil is none.
+	SearchOptions *orderedjson.Object
 	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its own
 	// for it, whose calls are in the messages. Results of the tool have the screenshot in them. Empty: there is none.
 	Computer string
@@ -135,7 +138,9 @@ func (e *encoder) serverTools() bool { return e.Search || e.Execution }
 func (e *encoder) tools() {
 	e.Body.BeginList()
 	if e.Search {
-		e.Body.Raw(`{"googleSearch":{}}`)
+		e.Body.BeginObject()
+		e.Body.RawMember("googleSearch", string(orderedjson.Append(nil, cmp.Or(e.SearchOptions, &orderedjson.Object{}))))
+		e.Body.EndObject()
 	}
 	if e.Execution {
 		e.Body.Raw(`{"codeExecution":{}}`)

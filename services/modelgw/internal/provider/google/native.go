@@ -4,9 +4,48 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
+
+// searcher is the name of Google's search in the options of a tool.
+const searcher = "gemini"
+
+// searchOptions are the members of Google's search by the names of its options. Each has its place:
+// https://ai.google.dev/api/caching#GoogleSearch and
+// https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/Tool#GoogleSearch.
+var searchOptions = map[string]struct {
+	member   string
+	onVertex bool
+}{
+	"time_range_filter":   {member: "timeRangeFilter"},
+	"exclude_domains":     {member: "excludeDomains", onVertex: true},
+	"blocking_confidence": {member: "blockingConfidence", onVertex: true},
+}
+
+// searchOptions returns the options of a tool for Google's search, as the members of the search. It fails for an option
+// that the search does not have where the model is served.
+func (m *model) searchOptions(tool *toolv1.ToolInfo) (*orderedjson.Object, error) {
+	sent := &orderedjson.Object{}
+	options, err := orderedjson.DecodeObject([]byte(tool.GetOptionsJson()))
+	if err != nil {
+		return sent, nil //nolint:nilerr // Then there are none.
+	}
+	own, _ := options.Get(searcher)
+	given, ok := own.(*orderedjson.Object)
+	if !ok {
+		return sent, nil
+	}
+	for name, value := range given.All() {
+		option, known := searchOptions[name]
+		if !known || option.onVertex != m.onVertex {
+			return nil, rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "the search of %s/%s has no option %s; leave it out of the options of %s", Name, m.name, name, tool.GetName()))
+		}
+		sent.Set(option.member, value)
+	}
+	return sent, nil
+}
 
 // native replaces tools of the request by those that the server runs itself, as far as their options allow it and the
 // model has them. It fails if the model cannot have both these and functions.
@@ -16,9 +55,13 @@ func (m *model) native(request *format.Request) error {
 	}
 	var functions []*toolv1.ToolInfo
 	for _, tool := range request.Tools {
-		switch provider.NativeTool(tool, "gemini", "google") {
+		switch provider.NativeTool(tool, searcher, "google") {
 		case provider.WebSearch:
-			request.Search = true
+			options, err := m.searchOptions(tool)
+			if err != nil {
+				return err
+			}
+			request.Search, request.SearchOptions = true, options
 		case provider.CodeExecution:
 			request.Execution = true
 		case provider.Computer:
