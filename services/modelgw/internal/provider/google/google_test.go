@@ -44,6 +44,20 @@ func opened(t testing.TB, model, address string) provider.Provider {
 	return p
 }
 
+// keeps is the address of a server that keeps the body of the last request.
+func keeps(t *testing.T) (address string, sent *string) {
+	t.Helper()
+	sent = new(string)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		*sent = string(body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, sent
+}
+
 func TestGoldenRequests(t *testing.T) {
 	t.Parallel()
 	providertest.Golden(t, "request", []string{"providers/request/google/*.json"}, open)
@@ -107,19 +121,12 @@ func TestTheBudgetOfAnEffort(t *testing.T) {
 	for name, want := range map[string]string{
 		"gemini-2.5-pro": `"thinking_budget":32000`, "gemini-2.5-flash": `"thinking_budget":24576`, "gemini-2.5-computer-use-preview-10-2025": `"thinking_budget":24576`,
 	} {
-		var sent string
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			sent = string(body)
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)
-		}))
-		_, err := opened(t, name, server.URL).Generate(t.Context(), &provider.Request{
+		address, sent := keeps(t)
+		_, err := opened(t, name, address).Generate(t.Context(), &provider.Request{
 			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{ReasoningEffort: new("max")},
 		})
-		server.Close()
 		require.NoError(t, err, name)
-		assert.Contains(t, sent, want, name)
+		assert.Contains(t, *sent, want, name)
 	}
 }
 
