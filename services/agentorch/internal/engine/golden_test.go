@@ -170,6 +170,16 @@ func failWith(kind, message string) (*toolv1.ToolResult, error) {
 		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_PARSING, message), nil
 	case "timeout":
 		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, message), nil
+	case "unicode":
+		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE, "no utf-8: invalid start byte"), nil
+	case "permission":
+		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, "Permission denied: "+message), nil
+	case "not_found":
+		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_FILE_NOT_FOUND, "there is no file "+message), nil
+	case "is_directory":
+		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, "Is a directory: "+message), nil
+	case "null_byte":
+		return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_PARSING, "an argument of fail has a null byte"), nil
 	default:
 		return nil, errors.New(message)
 	}
