@@ -50,15 +50,18 @@ func Metadata(c *modelv1.GenerateConfig) []Member {
 // MembersOf are the overrides of a codec to which extra_body means nothing: the request's own Members.
 func MembersOf(r *Request) Overrides { return Overrides{members: r.Members} }
 
-// TakeObject removes a member of extra_body, for a codec that merges it with its own, and returns it; empty if it is no
-// object.
+// TakeObject removes a member of extra_body, for a codec that merges it with its own, and returns it. A member that is
+// neither an object nor null stays, to replace the codec's.
 func (o *Overrides) TakeObject(name string) *orderedjson.Object {
 	given, _ := o.extra.Get(name)
-	o.extra.Delete(name)
-	if object, ok := given.(*orderedjson.Object); ok {
-		return object
+	object, ok := given.(*orderedjson.Object)
+	if !ok {
+		object = &orderedjson.Object{}
 	}
-	return &orderedjson.Object{}
+	if ok || given == nil {
+		o.extra.Delete(name)
+	}
+	return object
 }
 
 // Have reports whether the member is overridden.

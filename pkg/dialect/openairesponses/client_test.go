@@ -99,6 +99,7 @@ func TestOptionsOfReasoningInTheExtraBody(t *testing.T) {
 		{`{"reasoning":{"exclude":true}}`, `{"effort":"high","exclude":true}`},
 		{`{"reasoning":{"effort":"low","summary":"auto"}}`, `{"effort":"high","summary":"auto"}`},
 		{`{"reasoning":null}`, `{"effort":"high"}`},
+		{`{"reasoning":"much"}`, `"much"`},
 	} {
 		r := &openairesponses.Request{Request: dialect.Request{
 			Model: "m", Config: &modelv1.GenerateConfig{ReasoningEffort: new("high"), ExtraBodyJson: &test.extra},
