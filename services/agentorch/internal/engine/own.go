@@ -87,6 +87,11 @@ func (e *Engine) rearm(newest journal.Ref, waiting bool) {
 // claim takes over journals without a living owner: those of dead replicas, and those that were left to any replica. It
 // takes at most this replica's even share of all open journals, so that other replicas get theirs.
 func (e *Engine) claim(ctx context.Context) error {
+	// First what there is, and then who lives: a replica that had joined when a journal was made has its share of it.
+	load, err := e.deps.Store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
 	all, err := e.deps.Replica.Peers(ctx)
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
@@ -99,10 +104,6 @@ func (e *Engine) claim(ctx context.Context) error {
 		}
 	}
 	e.living.Store(int64(len(living)))
-	load, err := e.deps.Store.Load(ctx)
-	if err != nil {
-		return fmt.Errorf("engine: %w", err)
-	}
 	open, free := 0, 0
 	for owner, n := range load {
 		if open += n; !slices.Contains(living, owner) {
