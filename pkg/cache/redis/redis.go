@@ -59,12 +59,11 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 	}
 	stored, err := c.client.Get(ctx, c.name(key)).Bytes()
 	if errors.Is(err, redis.Nil) || isForeign(err) {
-		return nil, false, c.noted(ctx, nil)
+		err = nil // Nothing is stored, which is no entry.
 	}
-	if err != nil {
-		return nil, false, c.noted(ctx, err)
+	if first := c.noted(ctx, err); err != nil {
+		return nil, false, first
 	}
-	_ = c.noted(ctx, nil)
 	expires, value, ok := decode(stored)
 	if !ok || (cache.Info{Expires: expires}).Expired(time.Now()) {
 		return nil, false, nil

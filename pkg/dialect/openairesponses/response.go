@@ -181,12 +181,12 @@ func (r *response) refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
 			said = append(said, part.GetText().GetText())
 		}
 	}
+	if len(said) == 0 {
+		return nil
+	}
 	kind := openai.KindRefusal
 	if r.Incomplete.Reason == reasonFilter {
 		kind = reasonFilter
-	}
-	if len(said) == 0 {
-		return nil
 	}
 	return chat.NewStopDetails(kind, "", strings.Join(said, "\n"))
 }
