@@ -1,7 +1,9 @@
 package yaml11
 
 import (
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -12,22 +14,25 @@ func hasStrayTab(text string, root *yaml.Node) bool {
 	if !strings.Contains(text, "\t") {
 		return false
 	}
-	lines := lineStarts(text)
 	var scalars []*yaml.Node
 	if root != nil {
 		scalars = scalarsOf(root, nil)
 	}
+	p := place{text: text, line: 1, column: 1}
 	at := 0
 	for i, n := range scalars {
-		start := offset(text, lines, n)
-		end := len(text)
+		var start, end int
 		switch {
 		case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
-			start, end = quoted(text, start)
+			p.advance(n.Line, n.Column)
+			start, end = quoted(text, p.at)
 		case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-			start += strings.IndexByte(text[start:]+"\n", '\n')
-			if i+1 < len(scalars) {
-				end = max(start, lines[scalars[i+1].Line-1])
+			p.advance(n.Line, n.Column)
+			start, end = endOfLine(text, p.at), len(text)
+			// A value that is left out has the line of its key, or one beyond the text.
+			if next := slices.IndexFunc(scalars[i+1:], func(s *yaml.Node) bool { return s.Line > n.Line }); next >= 0 {
+				p.advance(scalars[i+1+next].Line, 1)
+				end = max(start, p.at)
 			}
 		default:
 			continue
@@ -47,11 +52,7 @@ func outsideComments(text string, at int) bool {
 		case text[i] == '\t':
 			return true
 		case text[i] == '#' && (i == 0 || text[i-1] == ' ' || text[i-1] == '\n' || text[i-1] == '\r'):
-			line := strings.IndexAny(text[i:], "\r\n")
-			if line < 0 {
-				return false
-			}
-			i += line
+			i = endOfLine(text, i)
 		}
 	}
 	return false
@@ -68,34 +69,35 @@ func scalarsOf(n *yaml.Node, all []*yaml.Node) []*yaml.Node {
 	return all
 }
 
-// lineStarts returns the offsets at which the lines of a text begin, by the line breaks of YAML 1.1.
-func lineStarts(text string) []int {
-	starts := []int{0}
-	for i, r := range text {
-		switch {
-		case r == '\r' && strings.HasPrefix(text[i:], "\r\n"):
-		case strings.ContainsRune("\r\n\u0085\u2028\u2029", r):
-			starts = append(starts, i+len(string(r)))
-		}
-	}
-	return starts
-}
-
-// offset is where a node begins. Columns count characters.
-func offset(text string, lines []int, n *yaml.Node) int {
-	at := len(text)
-	if n.Line <= len(lines) {
-		at = lines[n.Line-1]
-	}
-	column := 1
-	for i := range text[at:] {
-		if column == n.Column {
-			return at + i
-		}
-		column++
+// endOfLine is the offset of the next line break from an offset on.
+func endOfLine(text string, at int) int {
+	if line := strings.IndexAny(text[at:], "\r\n"); line >= 0 {
+		return at + line
 	}
 	return len(text)
 }
+
+// place is a place in a text, by its offset, and by its line and column, which begin with 1. Columns count characters,
+// and lines end with the breaks of YAML 1.1.
+type place struct {
+	text             string
+	at, line, column int
+}
+
+// advance moves to a line and column, or to the end of the text before it. It does not move back, so that all moves
+// together read the text once.
+func (p *place) advance(line, column int) {
+	for p.at < len(p.text) && (p.line < line || p.line == line && p.column < column) {
+		r, size := utf8.DecodeRuneInString(p.text[p.at:])
+		p.at += size
+		p.column++
+		if isBreak(r) && !(r == '\r' && strings.HasPrefix(p.text[p.at:], "\n")) {
+			p.line, p.column = p.line+1, 1
+		}
+	}
+}
+
+func isBreak(r rune) bool { return strings.ContainsRune("\r\n\u0085\u2028\u2029", r) }
 
 // quoted returns where the quoted text begins that follows at, tags and anchors aside, and where it ends.
 func quoted(text string, at int) (start, end int) {

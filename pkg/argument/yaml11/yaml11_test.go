@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/argument/yaml11"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
@@ -104,6 +106,9 @@ func TestStructures(t *testing.T) {
 		"a: \"x\ty\" # a\ttab\nb: 'it''s\t'":  `{"a":"x\ty","b":"it's\t"}`,
 		"a: |\n  x\ty\n  \tz\nb: c":           `{"a":"x\ty\n\tz\n","b":"c"}`,
 		"# a\ttab":                            `null`,
+		"? |-\n  'x\ty'":                      `{"'x\ty'":null}`,
+		"? |-\n  x\ty\n:\n":                   `{"x\ty":null}`,
+		"é: 'x\ty'\r\nè: [\"\t\"]":            `{"é":"x\ty","è":["\t"]}`,
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -162,6 +167,25 @@ func TestExhaustionIsRefused(t *testing.T) {
 	}
 	_, err = yaml11.ToJSON(bomb)
 	require.ErrorIs(t, err, yamlnode.ErrTooLarge)
+}
+
+// A tab does not make the time of a text grow with the square of its length.
+func TestTabsOfLongTextsAreFoundInOnePass(t *testing.T) {
+	t.Parallel()
+	long := `"` + strings.Repeat("a", 4<<20) + "\t\""
+	for name, text := range map[string]string{
+		"quoted texts in one line": "[" + long + strings.Repeat(`,"a"`, 50_000) + "]",
+		"blocks":                   strings.Repeat("- |\n a\n", 50_000) + "- " + long,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			document, err := yaml11.ToJSON(text)
+			require.NoError(t, err)
+			assert.Greater(t, len(document), len(long))
+			assert.Less(t, time.Since(begun), waittest.Bound)
+		})
+	}
 }
 
 func FuzzToJSON(f *testing.F) {
