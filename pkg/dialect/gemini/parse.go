@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -165,7 +164,7 @@ func (w *wireRequest) choose(r *dialect.Request) error {
 		switch len(c.Allowed) {
 		case 0:
 		case 1:
-			r.Choice = chat.FunctionChoice(c.Allowed[0])
+			r.Choice = dialect.Chosen(c.Allowed[0], r.Tools)
 			return nil
 		default:
 			r.Tools = slices.DeleteFunc(r.Tools, func(t *toolv1.ToolInfo) bool { return !slices.Contains(c.Allowed, t.GetName()) })

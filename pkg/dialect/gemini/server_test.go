@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
 // parse reads a request of a client.
@@ -63,6 +64,17 @@ func TestTypesOfValuesAreKept(t *testing.T) {
 		`"default":{"type":"A"},"const":{"type":"A"},"examples":[{"type":"A"}],"anyOf":[{"type":"%[1]s"}]}`
 	r := parse(t, `{"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":`+fmt.Sprintf(schema, "OBJECT", "STRING")+`}]}]}`)
 	assert.Equal(t, fmt.Sprintf(schema, "object", "string"), r.Tools[0].GetParametersJson())
+}
+
+// A choice of a function that is not on offer leaves the choice to the model, and keeps those that are.
+func TestAChoiceOfAFunctionThatIsNotOnOfferIsTheModels(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"ANY", "VALIDATED"} {
+		r := parse(t, `{"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f"}]}],
+			"toolConfig":{"functionCallingConfig":{"mode":"`+mode+`","allowedFunctionNames":["g"]}}}`)
+		assert.Len(t, r.Tools, 1, mode)
+		assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, r.Choice.GetMode(), mode)
+	}
 }
 
 // Clients that send no ids mean the results in the order of the calls. The ids that calls then get are the same each
