@@ -25,6 +25,15 @@ func TestScanUsageFindsWhatAnAnswerIsBilledBy(t *testing.T) {
 			[]string{`{"content":[` + handoff + `],"usage":{"input_tokens":1,"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":5},"speed":"fast"}}`},
 			dialect.Billing{LongCacheWrite: new(int64(5)), Model: "b", Mode: "fast"},
 		},
+		"several passes": {
+			[]string{`{"content":[],"usage":{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5},"iterations":[` +
+				`{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":7}},{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5}}]}}`},
+			dialect.Billing{LongCacheWrite: new(int64(12))},
+		},
+		"several passes that do not say": {
+			[]string{`{"content":[],"usage":{"input_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5},"iterations":[{"input_tokens":1,"output_tokens":1}]}}`},
+			dialect.Billing{LongCacheWrite: new(int64(5))},
+		},
 		"another region and speed": {
 			[]string{`{"content":[],"usage":{"input_tokens":1,"speed":"fast","inference_geo":"us","service_tier":"standard"}}`}, dialect.Billing{Mode: "fast us"},
 		},

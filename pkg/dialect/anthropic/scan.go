@@ -1,9 +1,11 @@
 package anthropic
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -78,8 +80,18 @@ func (u *usage) billing() (b dialect.Billing) {
 	if u == nil {
 		return b
 	}
-	b.LongCacheWrite, b.Mode = u.Creation.Long, Mode(u.Speed, u.Geo, u.Tier)
+	b.LongCacheWrite, b.Mode = u.longWrite(), Mode(u.Speed, u.Geo, u.Tier)
 	return b
+}
+
+// longWrite are the tokens that all passes wrote to the cache for an hour; nil if that is not known.
+func (u *usage) longWrite() (sum *int64) {
+	for _, pass := range u.passes() {
+		if long := pass.Creation.Long; long != nil {
+			sum = new(chat.SumTokens(*cmp.Or(sum, new(int64)), *long))
+		}
+	}
+	return cmp.Or(sum, u.Creation.Long)
 }
 
 // Mode returns the mode with prices of its own that a speed, a region and a tier mean together; empty for the usual
