@@ -76,6 +76,7 @@ func (Errors) DecodeError(body []byte) *dialect.Error {
 		Error   *Failure  `json:"error"`
 		Errors  []Failure `json:"errors"` // as Cloudflare has it
 		Message string    `json:"message"`
+		Code    any       `json:"code"`
 	}
 	if json.Unmarshal(body, &whole) != nil {
 		return &dialect.Error{Message: strings.TrimSpace(string(body))}
@@ -86,7 +87,7 @@ func (Errors) DecodeError(body []byte) *dialect.Error {
 	if len(whole.Errors) > 0 {
 		return whole.Errors[0].ToError(body)
 	}
-	if whole.Message != "" { // as vLLM has it
+	if whole.Message != "" || whole.Code != nil { // as vLLM, and events of the Responses API, have it
 		var bare Failure
 		_ = json.Unmarshal(body, &bare)
 		return bare.ToError(body)

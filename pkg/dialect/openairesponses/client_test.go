@@ -327,6 +327,17 @@ func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 	}
 }
 
+// The members of an event that is an error are its own, also if it has no message.
+func TestAnErrorThatIsAnEvent(t *testing.T) {
+	t.Parallel()
+	for _, message := range []string{`"m"`, `""`, `null`} {
+		body := `{"type":"error","sequence_number":1,"code":"rate_limit_exceeded","message":` + message + `,"param":"p"}`
+		said := openairesponses.Codec{}.DecodeError([]byte(body))
+		assert.Equal(t, []any{"", "rate_limit_exceeded", "p", 429}, []any{said.Type, said.Code, said.Param, said.Status}, message)
+		assert.NotEmpty(t, said.Message, message)
+	}
+}
+
 // A filter, or a full context, ends an answer and is no failure, also in an answer that failed.
 func TestWhatStopsAnAnswer(t *testing.T) {
 	t.Parallel()
