@@ -112,6 +112,12 @@ func TestOptionsOfReasoningInTheExtraBody(t *testing.T) {
 	body, err := alone.Append(nil)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"model":"m","input":[],"reasoning":{"a":1}}`, string(body))
+	renamed := &openairesponses.Request{Request: dialect.Request{Model: "m", Config: &modelv1.GenerateConfig{
+		ReasoningSummary: new("auto"), ExtraBodyJson: new(`{"reasoning":{"generate_summary":"concise"}}`),
+	}}}
+	body, err = renamed.Append(nil)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"model":"m","input":[],"reasoning":{"summary":"auto"}}`, string(body), "the old name of the summary")
 }
 
 func TestWhatTheFormatCannotSayIsAnError(t *testing.T) {

@@ -162,6 +162,9 @@ func (e *encoder) reasoningOptions() {
 			more.Delete(option.name)
 		}
 	}
+	if e.Config.ReasoningSummary != nil {
+		more.Delete("generate_summary") // the old name of it
+	}
 	for name, value := range more.All() {
 		options.Set(name, value)
 	}
