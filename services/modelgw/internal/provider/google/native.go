@@ -1,6 +1,8 @@
 package google
 
 import (
+	"slices"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -12,20 +14,24 @@ import (
 // searcher is the name of Google's search in the options of a tool.
 const searcher = "gemini"
 
-// searchOptions are the members of Google's search by the names of its options. Each has its place:
-// https://ai.google.dev/api/caching#GoogleSearch and
-// https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/Tool#GoogleSearch.
-var searchOptions = map[string]struct {
-	member   string
-	onVertex bool
-}{
-	"time_range_filter":   {member: "timeRangeFilter"},
-	"exclude_domains":     {member: "excludeDomains", onVertex: true},
-	"blocking_confidence": {member: "blockingConfidence", onVertex: true},
+// searchOption is an option of Google's search. Its name, and that of the member, are names of it.
+type searchOption struct {
+	name, member string
+	onVertex     bool
 }
 
-// searchOptions returns the options of a tool for Google's search, as the members of the search. It fails for an option
-// that the search does not have where the model is served.
+// searchOptions are the options of Google's search. Each has its place:
+// https://ai.google.dev/api/caching#GoogleSearch and
+// https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/Tool#GoogleSearch.
+var searchOptions = []searchOption{
+	{name: "time_range_filter", member: "timeRangeFilter"},
+	{name: "search_types", member: "searchTypes"},
+	{name: "exclude_domains", member: "excludeDomains", onVertex: true},
+	{name: "blocking_confidence", member: "blockingConfidence", onVertex: true},
+}
+
+// searchOptions returns the options of a tool for Google's search, as the members of the search. One that is null is not
+// set. It fails for an option that the search does not have where the model is served.
 func (m *model) searchOptions(tool *toolv1.ToolInfo) (*orderedjson.Object, error) {
 	sent := &orderedjson.Object{}
 	options, err := orderedjson.DecodeObject([]byte(tool.GetOptionsJson()))
@@ -38,11 +44,14 @@ func (m *model) searchOptions(tool *toolv1.ToolInfo) (*orderedjson.Object, error
 		return sent, nil
 	}
 	for name, value := range given.All() {
-		option, known := searchOptions[name]
-		if !known || option.onVertex != m.onVertex {
+		if value == nil {
+			continue
+		}
+		i := slices.IndexFunc(searchOptions, func(o searchOption) bool { return o.name == name || o.member == name })
+		if i < 0 || searchOptions[i].onVertex != m.onVertex {
 			return nil, rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "the search of %s/%s has no option %s; leave it out of the options of %s", Name, m.name, name, tool.GetName()))
 		}
-		sent.Set(option.member, value)
+		sent.Set(searchOptions[i].member, value)
 	}
 	return sent, nil
 }

@@ -30,6 +30,10 @@ func TestOptionsOfTheSearchAreSentOrRefused(t *testing.T) {
 	}{
 		{"none", `true`, gemini, `"tools":[{"googleSearch":{}}]`},
 		{"a time", `{"time_range_filter":` + months + `}`, gemini, `"tools":[{"googleSearch":{"timeRangeFilter":` + months + `}}]`},
+		{"a time by the name of its member", `{"timeRangeFilter":` + months + `}`, gemini, `"tools":[{"googleSearch":{"timeRangeFilter":` + months + `}}]`},
+		{"kinds", `{"search_types":{"web_search":{}}}`, gemini, `"tools":[{"googleSearch":{"searchTypes":{"web_search":{}}}}]`},
+		{"kinds on Vertex AI", `{"search_types":{"web_search":{}}}`, onVertex, ""},
+		{"domains that are not set", `{"exclude_domains":null}`, gemini, `"tools":[{"googleSearch":{}}]`},
 		{"a time on Vertex AI", `{"time_range_filter":` + months + `}`, onVertex, ""},
 		{"domains", `{"exclude_domains":["a.example"]}`, gemini, ""},
 		{"domains on Vertex AI", `{"exclude_domains":["a.example"]}`, onVertex, `"tools":[{"googleSearch":{"excludeDomains":["a.example"]}}]`},
