@@ -49,6 +49,27 @@ func conversing(t *testing.T, calls string) (string, chan map[string]json.RawMes
 	return server.URL, asked
 }
 
+// A call that the server could not read is demanded also beside a computer, where the default choice has no name.
+func TestACallThatCannotBeReadIsDemandedBesideAComputer(t *testing.T) {
+	t.Parallel()
+	asked := make(chan map[string]json.RawMessage, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body map[string]json.RawMessage
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		asked <- body
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	_, err := opened(t, "gemini-2.5-computer-use-preview-10-2025", server.URL).Generate(t.Context(), &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, ToolChoice: chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO),
+		Tools: []*toolv1.ToolInfo{computerTool(whole), {Name: "other", Description: "d", ParametersJson: `{"type":"object","properties":{}}`}},
+	})
+	require.NoError(t, err)
+	assert.NotContains(t, <-asked, "toolConfig")
+	assert.JSONEq(t, `{"functionCallingConfig":{"mode":"ANY"}}`, string((<-asked)["toolConfig"]))
+}
+
 // Google's models for computers have functions of the server for it. What they call is a call of the tool that was
 // offered, and goes back as it was called, with the screenshot within its result.
 func TestAComputerIsTheServersFunctions(t *testing.T) {

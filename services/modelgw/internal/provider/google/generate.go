@@ -125,7 +125,7 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 			return output, nil
 		}
 		a.sent.Messages = append(slices.Clip(a.sent.Messages), chat.FirstMessage(output), chat.User(again))
-		if a.sent.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO {
+		if a.sent.Choice == nil || a.sent.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO {
 			a.sent.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
 		}
 		if body, err = a.exchange.Encode(a.sent.Append); err != nil {
