@@ -96,20 +96,25 @@ var timeForms = []string{
 	"20060102T150405Z0700",
 }
 
-// dateForms are the ways in which they write dates of mail, with a two-digit year too, and without a zone.
-var dateForms = []string{"2 Jan 2006 15:04:05", "2 Jan 06 15:04:05", "2 Jan 2006 15:04:05 -0700", "2 Jan 06 15:04:05 -0700"}
+// dateForms are the ways in which they write dates of mail, with a two-digit year too, without seconds, and without a
+// zone.
+var dateForms = []string{
+	"2 Jan 2006 15:4:5", "2 Jan 06 15:4:5", "2 Jan 2006 15:4:5 -0700", "2 Jan 06 15:4:5 -0700",
+	"2 Jan 2006 15:4", "2 Jan 06 15:4", "2 Jan 2006 15:4 -0700", "2 Jan 06 15:4 -0700",
+}
 
 // zones are the hours of the zones that RFC 5322 names; any other name is UTC, as that RFC wants it.
 var zones = map[string]int{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
 
 var (
-	weekday  = regexp.MustCompile(`^[A-Za-z]+,?\s+`)
+	weekday  = regexp.MustCompile(`^[A-Za-z]+(,\s*|\s+)`)
+	comment  = regexp.MustCompile(`\s*\([^()]*\)$`) // such as the zone's name after its hours
 	zoneName = regexp.MustCompile(`\s+([A-Za-z]+)$`)
 )
 
 // parseDate parses a date of mail. The name of its day is not compared with the date.
 func parseDate(text string) (time.Time, bool) {
-	text = weekday.ReplaceAllString(text, "")
+	text = comment.ReplaceAllString(weekday.ReplaceAllString(text, ""), "")
 	hours := 0
 	if zone := zoneName.FindStringSubmatch(text); zone != nil {
 		text, hours = strings.TrimSuffix(text, zone[0]), zones[strings.ToUpper(zone[1])]

@@ -68,6 +68,9 @@ func TestAfterReadsTheFormsOfServers(t *testing.T) {
 		{"Tue, 01 Jan 2030 00:00:00 Z", time.Minute},
 		{"Mon, 31 Dec 2029 19:00:00 EST", time.Minute},
 		{"Mon, 31 Dec 2029 17:00:00 PDT", time.Minute},
+		{"Tue, 01 Jan 2030 00:00:00 +0000 (UTC)", time.Minute},
+		{"Tue,01 Jan 2030 00:00 GMT", time.Minute},
+		{"Tue, 01 Jan 2030 0:0:0 GMT", time.Minute},
 		{"Tue, 32 Jan 2030 00:00:00 GMT", 0},
 		{"2030-01-01T00:00Z", time.Minute},
 	}
