@@ -11,16 +11,21 @@ import (
 // model, such as `gpt-4o-2099-01-01`, is that model; a name that merely resembles one is unknown.
 func (d *Data) Find(model string) (*Model, bool) {
 	for _, name := range d.canonical(normal(model)) {
-		for _, form := range []string{name, dated(name), revision.ReplaceAllString(name, "")} {
+		for _, form := range forms(name) {
 			if m := d.byName[form]; m != nil {
-				return m, true
-			}
-			if m := d.byName[snapshot.ReplaceAllString(form, "")]; m != nil {
 				return m, true
 			}
 		}
 	}
 	return nil, false
+}
+
+// forms are the names by which a model may be known that is called by a name, the likeliest first.
+func forms(name string) (all []string) {
+	for _, form := range []string{name, dated(name), revision.ReplaceAllString(name, "")} {
+		all = append(all, form, snapshot.ReplaceAllString(form, ""))
+	}
+	return all
 }
 
 var (
@@ -108,8 +113,10 @@ func (d *Data) canonical(model string) []string {
 			names = append(names, m.key+"/"+name)
 		}
 	}
-	if all := d.makers[name]; len(all) == 1 {
-		names = append(names, all[0]+"/"+name)
+	for _, form := range forms(name) {
+		if all := d.makers[form]; len(all) == 1 {
+			names = append(names, all[0]+"/"+form)
+		}
 	}
 	return names
 }

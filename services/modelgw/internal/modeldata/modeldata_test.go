@@ -126,6 +126,8 @@ func TestNamesOfHostsAndSnapshotsAreFound(t *testing.T) {
 		"fireworks/accounts/fireworks/models/glm-5p3":         "fireworks/glm-5p3",
 		"vllm/thinkingmachines/Inkling":                       "thinkingmachines/Inkling",
 		"inkling":                                             "thinkingmachines/Inkling",
+		"inkling-2099-01-01":                                  "thinkingmachines/Inkling",
+		"vllm/mine/glm-4.6:1":                                 "zai-org/GLM-4.6",
 		"openai/gpt-4o-2099-01-01":                            "openai/gpt-4o",
 		"openai/gpt-4o-2024-05-13":                            "openai/gpt-4o-2024-05-13",
 		"azureai/gpt-4o":                                      "openai/gpt-4o",
