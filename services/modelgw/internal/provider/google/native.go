@@ -30,8 +30,8 @@ var searchOptions = []searchOption{
 	{name: "blocking_confidence", member: "blockingConfidence", onVertex: true},
 }
 
-// searchOptions returns the options of a tool for Google's search, as the members of the search. One that is null is not
-// set. It fails for an option that the search does not have where the model is served.
+// searchOptions returns the options of a tool for Google's search, as the members of the search. One that is null is
+// not set. It fails for an option that the search does not have where the model is served.
 func (m *model) searchOptions(tool *toolv1.ToolInfo) (*orderedjson.Object, error) {
 	sent := &orderedjson.Object{}
 	options, err := orderedjson.DecodeObject([]byte(tool.GetOptionsJson()))
