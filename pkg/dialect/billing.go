@@ -1,5 +1,7 @@
 package dialect
 
+import modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+
 // Billing is what an answer says of its price beside its usage. The zero value says nothing.
 type Billing struct {
 	// LongCacheWrite are the tokens that were written to the vendor's cache for an hour, among those of the usage that
@@ -9,6 +11,9 @@ type Billing struct {
 	Model string
 	// Mode is a mode of the server with prices of its own; empty for the usual one.
 	Mode string
+	// Passes are the usages that the usage is the sum of, if the answer took several requests, or passes of the model:
+	// the price of each depends on its own input.
+	Passes []*modelv1.ModelUsage
 }
 
 // Biller is a [Response] that says more of its price than its usage does.
@@ -26,6 +31,9 @@ func (b Billing) With(more Billing) Billing {
 	}
 	if more.Mode != "" {
 		b.Mode = more.Mode
+	}
+	if more.Passes != nil {
+		b.Passes = more.Passes
 	}
 	return b
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // An answer that is relayed unread is billed as it says: by the model that answered, with writes to the cache for an
@@ -28,7 +29,9 @@ func TestScanUsageFindsWhatAnAnswerIsBilledBy(t *testing.T) {
 		"several passes": {
 			[]string{`{"content":[],"usage":{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5},"iterations":[` +
 				`{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":7}},{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5}}]}}`},
-			dialect.Billing{LongCacheWrite: new(int64(12))},
+			dialect.Billing{LongCacheWrite: new(int64(12)), Passes: []*modelv1.ModelUsage{
+				{InputTokens: 1, OutputTokens: 1, TotalTokens: 2}, {InputTokens: 1, OutputTokens: 1, TotalTokens: 2},
+			}},
 		},
 		"several passes that do not say": {
 			[]string{`{"content":[],"usage":{"input_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":5},"iterations":[{"input_tokens":1,"output_tokens":1}]}}`},

@@ -56,8 +56,13 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	}
 	var u *usage
 	if jsonread.Unmarshal(taken, &u) == nil && u != nil {
-		facts.Usage = wire(facts.Usage).with(u).message()
+		whole := wire(facts.Usage).with(u)
+		facts.Usage = whole.message()
 		facts.Billing = facts.Billing.With(u.billing())
+		facts.Billing.Passes = nil
+		if passes := whole.messages(); len(passes) > 1 {
+			facts.Billing.Passes = passes
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -148,16 +150,24 @@ func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage, billi
 	if usage == nil || usage.TotalCost != nil || c.share() == 0 {
 		return false
 	}
+	passes := billing.Passes
+	if len(passes) == 0 {
+		passes = []*modelv1.ModelUsage{usage}
+	}
+	largest := slices.MaxFunc(passes, func(a, b *modelv1.ModelUsage) int { return cmp.Compare(chat.InputTokens(a), chat.InputTokens(b)) })
 	price := p.in(model, billing.Mode)
-	if billing.Mode != "" && (price == nil || c.Batched != nil || tooLong(p[model], price, usage)) {
+	if billing.Mode != "" && (price == nil || c.Batched != nil || tooLong(p[model], price, largest)) {
 		return true
 	}
 	if price == nil {
 		return false
 	}
-	cost := chat.Cost(price, usage, billing.LongCacheWrite == nil && c.Model.Constant().LongCache)
-	if billing.LongCacheWrite != nil {
-		cost += chat.LongWriteCost(price, usage, *billing.LongCacheWrite)
+	var cost float64
+	for _, pass := range passes {
+		cost += chat.Cost(price, pass, billing.LongCacheWrite == nil && c.Model.Constant().LongCache)
+	}
+	if billing.LongCacheWrite != nil { // Which pass wrote them is not known.
+		cost += chat.LongWriteCost(price, largest, *billing.LongCacheWrite)
 	}
 	usage.TotalCost = new(c.share() * cost)
 	return false

@@ -82,16 +82,19 @@ func TestAnAnswerIsPricedAsItIsBilled(t *testing.T) {
 			"fast": {InputCacheWrite: 30, LongInputTokens: 99, LongInput: &modelv1.Prices{InputCacheWrite: 20}}, "priority": {InputCacheWrite: 30},
 		}},
 	}
+	passes := []*modelv1.ModelUsage{{InputTokensCacheWrite: new(int64(60))}, {InputTokensCacheWrite: new(int64(40))}}
 	for name, tt := range map[string]struct {
 		billing dialect.Billing
 		want    *float64
 	}{
-		"plain":        {dialect.Billing{}, new(100 * 10 / 1e6)},
-		"for an hour":  {dialect.Billing{LongCacheWrite: new(int64(40))}, new((60*10 + 40*16) / 1e6)},
-		"none of them": {dialect.Billing{LongCacheWrite: new(int64(0))}, new(100 * 10 / 1e6)},
-		"a mode":       {dialect.Billing{Mode: "fast"}, new(100 * 20 / 1e6)},
-		"both":         {dialect.Billing{Mode: "fast", LongCacheWrite: new(int64(40))}, new((60*20 + 40*32) / 1e6)},
-		"another mode": {dialect.Billing{Mode: "fast us"}, nil},
+		"plain":                           {dialect.Billing{}, new(100 * 10 / 1e6)},
+		"for an hour":                     {dialect.Billing{LongCacheWrite: new(int64(40))}, new((60*10 + 40*16) / 1e6)},
+		"none of them":                    {dialect.Billing{LongCacheWrite: new(int64(0))}, new(100 * 10 / 1e6)},
+		"a mode":                          {dialect.Billing{Mode: "fast"}, new(100 * 20 / 1e6)},
+		"both":                            {dialect.Billing{Mode: "fast", LongCacheWrite: new(int64(40))}, new((60*20 + 40*32) / 1e6)},
+		"another mode":                    {dialect.Billing{Mode: "fast us"}, nil},
+		"passes, none of which is long":   {dialect.Billing{Mode: "fast", Passes: passes}, new(100 * 30 / 1e6)},
+		"passes in a mode for short ones": {dialect.Billing{Mode: "priority", Passes: passes}, new(100 * 30 / 1e6)},
 		"more input than the mode has a price for": {dialect.Billing{Mode: "priority"}, nil},
 	} {
 		g := newRig(says("x"))

@@ -90,7 +90,7 @@ func (m *model) attempt(
 	if err != nil {
 		return nil, err
 	}
-	response.Billing = a.billing
+	response.Billing = response.Billing.With(a.billing)
 	return response, nil
 }
 

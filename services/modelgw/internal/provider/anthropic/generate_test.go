@@ -181,6 +181,7 @@ func TestAPausedTurnIsGivenBackUntilItEnds(t *testing.T) {
 	assert.Equal(t, int64(12), response.Output.GetUsage().GetInputTokens())
 	assert.Equal(t, int64(5), response.Output.GetInputContextTokens(), "the context is that of the call")
 	assert.Contains(t, response.Call.GetResponseJson(), "pause_turn")
+	assert.Len(t, response.Billing.Passes, 2, "each request has the price of its own input")
 }
 
 // Turns before a request that fails have been paid for. What is recorded of the failure is the first request, and no

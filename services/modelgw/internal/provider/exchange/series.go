@@ -21,6 +21,8 @@ type Series struct {
 	begun bool
 	raw   []byte
 	usage *modelv1.ModelUsage
+	// passes are the usages whose sum that is.
+	passes []*modelv1.ModelUsage
 	// contextTokens are those of the first answer that reports its usage.
 	contextTokens *int64
 }
@@ -30,13 +32,17 @@ func (x *Exchange) AttemptSeries(
 	r *provider.Request, encode func(dst []byte) ([]byte, error), run func(s *Series, body *buffer.Buffer) (*modelv1.ModelOutput, error),
 ) (*provider.Response, error) {
 	s := &Series{exchange: x, request: r, left: r.AnswerBound()}
-	return x.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
+	response, err := x.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		output, err := run(s, body)
 		if err != nil && s.usage != nil && r.Unfinished != nil {
 			r.Unfinished(s.usage, 0)
 		}
 		return output, s.raw, err
 	})
+	if response != nil && len(s.passes) > 1 {
+		response.Billing.Passes = s.passes
+	}
+	return response, err
 }
 
 // Post posts the next request. An output that a refusal represents has the usage of the answers before it too.
@@ -46,16 +52,24 @@ func (s *Series) Post(ctx context.Context, call *Call, body *buffer.Buffer) (Ans
 		s.begun, s.raw = true, answer.Raw
 	}
 	if answer.Stopped != nil {
-		answer.Stopped.Usage = chat.AddUsage(s.usage, answer.Stopped.GetUsage())
+		s.add(answer.Stopped.GetUsage())
+		answer.Stopped.Usage = s.usage
 	}
 	return answer, err
 }
 
 // Add adds the usage that an answer reports; nil is none.
 func (s *Series) Add(usage *modelv1.ModelUsage) {
-	s.usage = chat.AddUsage(s.usage, usage)
+	s.add(usage)
 	if s.contextTokens == nil && usage != nil {
 		s.contextTokens = new(chat.InputTokens(usage))
+	}
+}
+
+func (s *Series) add(usage *modelv1.ModelUsage) {
+	s.usage = chat.AddUsage(s.usage, usage)
+	if usage != nil {
+		s.passes = append(s.passes, usage)
 	}
 }
 

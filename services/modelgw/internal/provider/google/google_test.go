@@ -304,6 +304,9 @@ func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
 		server.Close()
 		require.NoError(t, err, name)
 		assert.Equal(t, []any{tt.tries, tt.stop, tt.input}, []any{len(bodies), chat.StopReason(response.Output), response.Output.GetUsage().GetInputTokens()}, name)
+		if name == "read in the end" {
+			assert.Len(t, response.Billing.Passes, 3, "each try has the price of its own input")
+		}
 		assert.Contains(t, bodies[0], `"mode":"AUTO"`, name)
 		for _, body := range bodies[1:] {
 			assert.Contains(t, body, `{"text":"\nprint(f\n"}]}`, name)
