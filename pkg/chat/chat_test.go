@@ -217,7 +217,10 @@ func TestTypesOfASchemaThatDoNotExistAreRefused(t *testing.T) {
 
 func TestTheTypeOfADocumentIsGuessedByItsName(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"a/b.PDF": "application/pdf", "x.tgz": "application/x-tar", "x.csv.gz": "text/csv", ".txt": "application/octet-stream"} {
+	for name, want := range map[string]string{
+		"a/b.PDF": "application/pdf", "x.tgz": "application/x-tar", "x.txz": "application/x-tar", "x.svgz": "image/svg+xml", "x.csv.gz": "text/csv", "x.json.br": "application/json", ".txt": "application/octet-stream",
+		"x.c": "text/plain", "x.vtt": "text/vtt", "x.strange": "application/octet-stream",
+	} {
 		m, err := chat.ParseMessage([]byte(`{"role":"user","content":[{"type":"document","document":"` + name + `"}]}`))
 		require.NoError(t, err)
 		assert.Equal(t, want, m.GetContent().GetList().GetParts()[0].GetDocument().GetMimeType(), name)

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"cmp"
 	"encoding/json"
 	"path"
 	"strings"
@@ -213,55 +212,6 @@ func describeDocument(uri string) (filename, mimeType string) {
 		return "document." + subtype, mimeType
 	}
 	return path.Base(uri), mimeTypeOf(uri)
-}
-
-// mimeTypes are the types of common documents. The operating system's table differs between machines.
-var mimeTypes = map[string]string{
-	".bmp":  "image/bmp",
-	".css":  "text/css",
-	".csv":  "text/csv",
-	".doc":  "application/msword",
-	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-	".epub": "application/epub+zip",
-	".gif":  "image/gif",
-	".htm":  "text/html",
-	".html": "text/html",
-	".jpeg": "image/jpeg",
-	".jpg":  "image/jpeg",
-	".js":   "text/javascript",
-	".json": "application/json",
-	".md":   "text/markdown",
-	".mp3":  "audio/mpeg",
-	".mp4":  "video/mp4",
-	".odt":  "application/vnd.oasis.opendocument.text",
-	".pdf":  "application/pdf",
-	".png":  "image/png",
-	".ppt":  "application/vnd.ms-powerpoint",
-	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-	".py":   "text/x-python",
-	".rtf":  "application/rtf",
-	".svg":  "image/svg+xml",
-	".tar":  "application/x-tar",
-	".tgz":  "application/x-tar",
-	".tiff": "image/tiff",
-	".tsv":  "text/tab-separated-values",
-	".txt":  "text/plain",
-	".wav":  "audio/x-wav",
-	".webp": "image/webp",
-	".xls":  "application/vnd.ms-excel",
-	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-	".xml":  "text/xml",
-	".zip":  "application/zip",
-}
-
-// mimeTypeOf guesses a media type by the name's extension; it ignores an extension of a compression format. A name that
-// begins with its only dot has no extension.
-func mimeTypeOf(name string) string {
-	name = strings.TrimLeft(strings.ToLower(path.Base(name)), ".")
-	if packing := path.Ext(name); packing == ".gz" || packing == ".bz2" || packing == ".xz" {
-		name = strings.TrimSuffix(name, packing)
-	}
-	return cmp.Or(mimeTypes[path.Ext(name)], "application/octet-stream")
 }
 
 func readData(o *lenientjson.Object, part *contentv1.Content) {
