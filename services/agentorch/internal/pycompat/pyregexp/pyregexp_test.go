@@ -76,6 +76,7 @@ func TestSearch(t *testing.T) {
 		{"long escape", `\U0001F600`, "x😀", false, []string{"😀"}},
 		{"escaped underscore", `a\_b`, "a_b", false, []string{"a_b"}},
 		{"flags behind flags", "(?i)(?#c)(?s)a.b", "A\nB", false, []string{"A\nB"}},
+		{"flags behind white space and a comment", "(?x) (?i) # (\n(?s) a.b", "A\nB", false, []string{"A\nB"}},
 		{"a character by its number", `\101(b)\1`, "Abb", false, []string{"Abb", "b"}},
 		{"a reference and a digit", `(a)\1[0]`, "aa0", false, []string{"aa0", "a"}},
 		{"atomic", `(?>a+)ab`, "aaab", false, nil},
@@ -91,7 +92,7 @@ func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{
 		"(", "[a", "a++", `a\`, `\N{DASH}`, "(?a)x", "(?L)x", `\Uzz`, `\U00110000`, "(?P<a>x)(?P<a>y)", "(?P<1>x)", "(?P=a)", "(?(2)a|b)", "(?<a>x)", "(?'a'x)", "(?P>a)",
-		"*", strings.Repeat("a", 20<<10), `\e`, `\G`, `\z`, `[\Z]`, `\1(a)`, `(a)\10`, "a(?i)", "(?#c)a(?x)",
+		"*", strings.Repeat("a", 20<<10), `\e`, `\G`, `\z`, `[\Z]`, `\1(a)`, `(a)\10`, "a(?i)", "(?#c)a(?x)", " (?i)a", "(?x) (?x:) (?i)a",
 	} {
 		_, err := pyregexp.Compile(pattern, false)
 		assert.Error(t, err, "%.40q", pattern)

@@ -24,20 +24,26 @@ type translator struct {
 	count int
 	// verbose reports for each open group, the whole pattern first, whether white space and comments are ignored in it.
 	verbose []bool
-	// begun is set when something other than flags and comments was translated.
+	// begun is set when something other than flags, comments and white space that is ignored was translated.
 	begun bool
 }
 
 func translate(pattern string) (translation, error) {
 	t := &translator{rest: pattern, names: map[string]int{}, verbose: []bool{false}}
 	for t.rest != "" {
-		aside := flags.MatchString(t.rest) && !strings.HasSuffix(flags.FindString(t.rest), ":") || comment.MatchString(t.rest)
+		aside := t.isAside()
 		if err := t.step(); err != nil {
 			return translation{}, fmt.Errorf("pattern %q, at byte %d: %w", pattern, len(pattern)-len(t.rest), err)
 		}
 		t.begun = t.begun || !aside
 	}
 	return translation{pattern: t.out.String(), names: t.names, groups: t.count}, nil
+}
+
+// isAside reports whether what comes next are flags of the whole pattern, a comment, or white space that is ignored.
+func (t *translator) isAside() bool {
+	ignored := t.isVerbose() && strings.IndexByte(" \t\n\r\v\f#", t.rest[0]) >= 0
+	return ignored || comment.MatchString(t.rest) || strings.HasSuffix(flags.FindString(t.rest), ")")
 }
 
 // step translates the next element of the pattern.
