@@ -76,7 +76,11 @@ func isAnyCaseLatin(r rune) bool {
 // answerWord returns the word after a label if its line holds nothing else and no label follows, without one trailing
 // mark of punctuation. A word may itself hold a label.
 func answerWord(completion string) string {
+	refused := 0 // the end of a word that is none
 	for _, label := range answerLabel.FindAllStringIndex(completion, -1) {
+		if label[1] < refused { // It is within that word, and has the same text behind its own.
+			continue
+		}
 		text := strings.TrimLeftFunc(completion[label[1]:], pytext.IsSpace)
 		end := strings.IndexFunc(text, pytext.IsSpace)
 		if end < 0 {
@@ -85,6 +89,7 @@ func answerWord(completion string) string {
 		word, rest := text[:end], text[end:]
 		blanks := rest[:len(rest)-len(strings.TrimLeftFunc(rest, pytext.IsSpace))]
 		if word == "" || !strings.Contains(blanks, "\n") && blanks != rest || answerLabel.MatchString(rest) {
+			refused = len(completion) - len(rest)
 			continue
 		}
 		if last := len(word) - 1; last > 0 && strings.IndexByte(".,;:!?", word[last]) >= 0 {
@@ -105,15 +110,20 @@ func lastBlank(blanks string) string {
 
 // answerLine returns the rest of the line after a label when only white space follows that line.
 func answerLine(completion string) string {
+	refused := 0 // the end of a line, without blanks, that text follows
 	for _, label := range answerLabel.FindAllStringIndex(completion, -1) {
-		text := strings.TrimLeftFunc(completion[label[1]:], pytext.IsSpace)
-		line, rest, _ := strings.Cut(text, "\n")
-		if line != "" && pytext.Trim(rest) == "" {
-			return line
+		if label[1] < refused {
+			continue
 		}
+		text := strings.TrimLeftFunc(completion[label[1]:], pytext.IsSpace)
 		if text == "" {
 			return lastBlank(completion[label[1]:])
 		}
+		line, rest, _ := strings.Cut(text, "\n")
+		if strings.TrimLeftFunc(rest, pytext.IsSpace) == "" {
+			return line
+		}
+		refused = len(completion) - len(text) + len(strings.TrimRightFunc(line, pytext.IsSpace))
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,8 @@ func TestScorers(t *testing.T) {
 		{"answer word of the last label", "answer", `{"pattern":"word"}`, "ANSWER: a\nANSWER: b.\n", []string{"B"}, "C", "b", ""},
 		{"answer word that holds a label", "answer", `{"pattern":"word"}`, "ANSWER:x:ANSWER:b", []string{"b"}, "I", "x:ANSWER:b", ""},
 		{"answer word before a label that has none", "answer", `{"pattern":"word"}`, "ANSWER: a\nANSWER:", []string{"a"}, "I", "-", score.ReasonInvalidFormat},
+		{"answer word behind a label that ends a word", "answer", `{"pattern":"word"}`, "ANSWER: xANSWER: b\n", []string{"b"}, "C", "b", ""},
+		{"answer line behind a label that ends a line", "answer", `{"pattern":"line"}`, "ANSWER: x ANSWER: \nb c\n", []string{"b c"}, "C", "b c", ""},
 		{"answer line must be last", "answer", `{"pattern":"line"}`, "ANSWER: a b\nmore", []string{"a b"}, "I", "-", score.ReasonInvalidFormat},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -164,6 +167,24 @@ func TestPatternIsBoundedInTime(t *testing.T) {
 	registry := score.NewRegistry(builtin.Definitions()...)
 	_, err := scoreOf(registry, "pattern", json.RawMessage(`{"pattern":"^(a+)+$"}`), score.Input{Completion: strings.Repeat("a", 60) + "b"})
 	require.ErrorContains(t, err, "backtracks")
+}
+
+// The time of many labels is not that of many labels times the text that follows them.
+func TestManyAnswers(t *testing.T) {
+	t.Parallel()
+	labels := strings.Repeat("answer:", 80_000) + "x\n"
+	for name, in := range map[string]struct{ pattern, completion string }{
+		"word": {`{"pattern":"word"}`, labels + "answer:"},
+		"line": {`{"pattern":"line"}`, labels + strings.Repeat("\n", 200_000) + "end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			s := run(t, "answer", in.pattern, score.Input{Completion: in.completion, Targets: []string{"x"}})
+			assert.Equal(t, score.ReasonInvalidFormat, s.Reason)
+			assert.Less(t, time.Since(begun), 10*time.Second)
+		})
+	}
 }
 
 func FuzzScorers(f *testing.F) {
