@@ -33,7 +33,10 @@ var blockKinds = []blockKind{
 	{name: "video", body: "video", file: true, texts: []string{"format"}, words: map[string][]string{"format": {"mp4", "mpeg", "mov"}}},
 	{name: "document", body: "document", file: true},
 	{name: "data", body: "data", data: true},
-	{name: "tool_use", body: "name", texts: []string{"tool_type", "id", "arguments", "result"}},
+	{
+		name: "tool_use", body: "name", texts: []string{"tool_type", "id", "arguments", "result"},
+		words: map[string][]string{"tool_type": {"web_search", "mcp_call", "code_execution"}},
+	},
 }
 
 var errBlockType = errors.New("has an unknown type, or lacks the member of its type's name")

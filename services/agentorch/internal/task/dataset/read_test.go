@@ -244,6 +244,7 @@ func TestMessagesKeepOnlyWhatAnInputMayHave(t *testing.T) {
 		`{"role":"user","content":[{"type":"data","data":5}]}`, `{"role":"user","content":[{"type":"audio","audio":"a"}]}`,
 		`{"role":"user","content":[{"type":"video","video":"a","format":"avi"}]}`, `{"role":"user","content":[{"type":"image","image":"u","detail":null}]}`,
 		`{"role":"assistant","content":[{"type":"tool_use","name":"n"}]}`,
+		`{"role":"assistant","content":[{"type":"tool_use","tool_type":"t","id":"1","name":"n","arguments":"","result":""}]}`,
 	} {
 		_, err := read(message)
 		require.ErrorContains(t, err, "message 1: ", message)
