@@ -127,7 +127,7 @@ func (t *Tools) review(refs []*toolv1.ToolRef, call *toolv1.ToolCall) *toolv1.To
 	}
 	d, _, ok := t.lookup(refs, call.GetFunction())
 	switch {
-	case call.ParseError != nil:
+	case call.GetParseError() != "":
 		return reject("%s", call.GetParseError())
 	case !ok:
 		return reject("there is no tool %s", call.GetFunction())

@@ -61,7 +61,7 @@ func (w *Writer) body(text string) {
 // call writes a tool call: its arguments by name, texts of several lines as they are.
 func (w *Writer) call(c *toolv1.ToolCall) {
 	w.body("→ " + c.GetFunction())
-	if c.ParseError != nil {
+	if c.GetParseError() != "" {
 		w.body("  cannot be read: " + c.GetParseError())
 	}
 	args, err := orderedjson.DecodeObject([]byte(orEmptyObject(c.GetArgumentsJson())))

@@ -116,6 +116,14 @@ func TestARunReadsAsAConversation(t *testing.T) {
 `, got)
 }
 
+func TestACallThatCannotBeReadSaysWhy(t *testing.T) {
+	t.Parallel()
+	given, empty := chat.Call("c1", "bash", ""), chat.Call("c2", "bash", "")
+	given.ParseError, empty.ParseError = new("no JSON"), new("")
+	assert.Contains(t, write(transcript.Options{}, assistant("", given)), "cannot be read: no JSON")
+	assert.NotContains(t, write(transcript.Options{}, assistant("", empty)), "cannot be read", "an empty error is none, and the call ran")
+}
+
 func TestFailedAttemptsAreTold(t *testing.T) {
 	t.Parallel()
 	e := assistant("At last.")
