@@ -14,24 +14,26 @@ func hasStrayTab(text string, root *yaml.Node) bool {
 	if !strings.Contains(text, "\t") {
 		return false
 	}
-	var scalars []*yaml.Node
+	var nodes []*yaml.Node
 	if root != nil {
-		scalars = scalarsOf(root, nil)
+		nodes = nodesOf(root, nil)
 	}
 	p := place{text: text, line: 1, column: 1}
 	at := 0
-	for i, n := range scalars {
+	for i, n := range nodes {
 		var start, end int
 		switch {
+		case n.Kind != yaml.ScalarNode:
+			continue
 		case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
 			p.advance(n.Line, n.Column)
-			start, end = quoted(text, p.at)
+			start, end = quoted(text, afterProperties(text, p.at))
 		case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 			p.advance(n.Line, n.Column)
-			start, end = endOfLine(text, p.at), len(text)
+			start, end = endOfLine(text, afterProperties(text, p.at)), len(text)
 			// A value that is left out has the line of its key, or one beyond the text.
-			if next := slices.IndexFunc(scalars[i+1:], func(s *yaml.Node) bool { return s.Line > n.Line }); next >= 0 {
-				p.advance(scalars[i+1+next].Line, 1)
+			if next := slices.IndexFunc(nodes[i+1:], func(m *yaml.Node) bool { return m.Line > n.Line }); next >= 0 {
+				p.advance(nodes[i+1+next].Line, 1)
 				end = max(start, p.at)
 			}
 		default:
@@ -45,26 +47,25 @@ func hasStrayTab(text string, root *yaml.Node) bool {
 	return outsideComments(text, at)
 }
 
-// outsideComments reports whether text has a tab from offset at on that is in no comment.
+// outsideComments reports whether text has a tab from offset at on that is in no comment. At at a comment may begin: the
+// text begins there, a line, or what follows quoted text.
 func outsideComments(text string, at int) bool {
 	for i := at; i < len(text); i++ {
 		switch {
 		case text[i] == '\t':
 			return true
-		case text[i] == '#' && (i == 0 || text[i-1] == ' ' || text[i-1] == '\n' || text[i-1] == '\r'):
+		case text[i] == '#' && (i == at || text[i-1] == ' ' || text[i-1] == '\n' || text[i-1] == '\r'):
 			i = endOfLine(text, i)
 		}
 	}
 	return false
 }
 
-// scalarsOf adds the scalars of a tree in the order of the text.
-func scalarsOf(n *yaml.Node, all []*yaml.Node) []*yaml.Node {
-	if n.Kind == yaml.ScalarNode {
-		return append(all, n)
-	}
+// nodesOf adds the nodes of a tree in the order of the text.
+func nodesOf(n *yaml.Node, all []*yaml.Node) []*yaml.Node {
+	all = append(all, n)
 	for _, child := range n.Content { // an alias has no content of its own
-		all = scalarsOf(child, all)
+		all = nodesOf(child, all)
 	}
 	return all
 }
@@ -99,7 +100,28 @@ func (p *place) advance(line, column int) {
 
 func isBreak(r rune) bool { return strings.ContainsRune("\r\n\u0085\u2028\u2029", r) }
 
-// quoted returns where the quoted text begins that follows at, tags and anchors aside, and where it ends.
+// afterProperties returns where the value begins whose tag and anchor, if it has any, begin at at.
+func afterProperties(text string, at int) int {
+	for at < len(text) {
+		switch text[at] {
+		case ' ', '\t', '\r', '\n':
+			at++
+		case '#':
+			at = endOfLine(text, at)
+		case '!', '&':
+			length := strings.IndexAny(text[at:], " \t\r\n")
+			if length < 0 {
+				return len(text)
+			}
+			at += length
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+// quoted returns where the quoted text that follows at begins and ends.
 func quoted(text string, at int) (start, end int) {
 	first := strings.IndexAny(text[at:], `"'`)
 	if first < 0 {

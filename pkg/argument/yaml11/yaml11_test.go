@@ -109,6 +109,10 @@ func TestStructures(t *testing.T) {
 		"? |-\n  'x\ty'":                      `{"'x\ty'":null}`,
 		"? |-\n  x\ty\n:\n":                   `{"x\ty":null}`,
 		"é: 'x\ty'\r\nè: [\"\t\"]":            `{"é":"x\ty","è":["\t"]}`,
+		"'a\tb'#\tc":                          `"a\tb"`,
+		"a: |\r  x\ty\rb: c":                  `{"a":"x\ty\n","b":"c"}`,
+		"a: !!str # it's\n  \"x\ty\"":         `{"a":"x\ty"}`,
+		"\ufeff'x\ty'":                        `"x\ty"`,
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +135,9 @@ func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 		"a tab after a colon":        "a:\tb",
 		"a tab before a comment":     "'x'\t# y",
 		"a tab after quoted text":    "a: \"x\ty\"\nb: c\td",
+		"a tab before block text":    "!!str\n  |\t\n  x",
+		"a tab after an alias":       "- &a |\n  x\n- *a\t",
+		"a tab after an empty list":  "- |\n  x\n- []\t",
 		"two maps in one line":       "a: b: c",
 		"a control character":        "a: \x00",
 		"text that is not UTF-8":     "a\xff",
