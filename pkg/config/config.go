@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"reflect"
 	"slices"
@@ -100,13 +101,14 @@ func Load(ctx context.Context, cfg any, file string, env func(string) (string, b
 // Env reads the process's environment.
 func Env(name string) (string, bool) { return os.LookupEnv(name) }
 
-// Decode decodes YAML over cfg; an unknown key is an error that names it, its line and the valid keys.
+// Decode decodes YAML over cfg. An unknown key is an error that names it, its line and the valid keys; a value of the
+// wrong kind, or a key that is set twice, one that names its line and its key.
 func Decode(cfg any, b []byte) error {
 	file, err := yamlnode.Parse(b)
 	if file == nil || err != nil {
 		return err
 	}
-	if err := unknownKeys(file, reflect.TypeOf(cfg), ""); err != nil {
+	if err := errors.Join(unknownKeys(file, reflect.TypeOf(cfg), ""), wrongKinds(file, reflect.TypeOf(cfg), "")); err != nil {
 		return err
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
@@ -214,7 +216,11 @@ func fromEnv(v reflect.Value, env func(string) (string, bool)) error {
 // unmarshal themselves.
 func set(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return u.UnmarshalText([]byte(text))
+		err := u.UnmarshalText([]byte(text))
+		if v.Type() == reflect.TypeFor[slog.Level]() && err != nil {
+			return fmt.Errorf("%q is none of debug, info, warn, error", text)
+		}
+		return err
 	}
 	if v.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := time.ParseDuration(text)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,6 +110,56 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 	assert.ErrorContains(t, err, "T_WAIT")
 	assert.ErrorContains(t, err, "soon")
 	assert.Error(t, config.Load(t.Context(), new(outer), "/nowhere/c.yaml", config.Env))
+}
+
+// A value of another kind is named by its line and its key, with what belongs there, in the words of the file; what it
+// is is not repeated, as it may be a secret in the wrong place.
+func TestAValueOfTheWrongKindIsNamed(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"inner: {size: hunter2}":             "line 1: inner.size must be an integer, not a text",
+		"inner: {size: 1.5}":                 "line 1: inner.size must be an integer, not a number with a fraction",
+		"inner:\n  wait: 30":                 "line 2: inner.wait must be a duration such as 30s or 5m, not an integer",
+		"inner: {wait: hunter2}":             "line 1: inner.wait must be a duration such as 30s or 5m, not another text",
+		"inner: {key: [hunter2]}":            "line 1: inner.key must be a text, not a list",
+		"inner: {key: {hunter2: x}}":         "line 1: inner.key must be a text, not a map",
+		"inner: {hosts: hunter2}":            "line 1: inner.hosts must be a list, not a text",
+		"inner: {hosts: [a, [hunter2]]}":     "line 1: inner.hosts[1] must be a text, not a list",
+		"inner: hunter2":                     "line 1: inner must be a map, not a text",
+		"- hunter2":                          "line 1: the configuration must be a map, not a list",
+		"on: hunter2":                        "line 1: on must be true or false, not a text",
+		"level: hunter2":                     "line 1: level must be debug, info, warn or error, not another text",
+		"share: hunter2":                     "line 1: share must be a number, not a text",
+		"named: {a: {size: hunter2}}":        "line 1: named.a.size must be an integer, not a text",
+		"level: hunter2\ninner: {size: [1]}": "line 2: inner.size must be an integer, not a list",
+		"on: true\non: hunter2":              "line 2: on is already set in line 1; keep one",
+		"named:\n  a: {}\n  a: {}":           "line 3: named.a is already set in line 2; keep one",
+	} {
+		c := struct {
+			Inner inner            `yaml:"inner"`
+			On    bool             `yaml:"on"`
+			Share float64          `yaml:"share"`
+			Level slog.Level       `yaml:"level"`
+			Named map[string]inner `yaml:"named"`
+		}{}
+		err := config.Decode(&c, []byte(file))
+		require.ErrorContains(t, err, want, file)
+		for _, other := range []string{"hunter2", "unmarshal", "config.", "!!"} {
+			assert.NotContains(t, err.Error(), other, file)
+		}
+	}
+	for _, file := range []string{"inner:", "inner: {size: , wait: ~}", "inner: &a {size: 1}\nname: x", "inner: {size: 3, wait: 1m30s, hosts: [a, 1], key: 12}", "base: ~\ninner: {<<: {size: 1}, size: 2}"} {
+		c := struct {
+			Outer outer  `yaml:",inline"`
+			Base  *inner `yaml:"base"`
+		}{}
+		require.NoError(t, config.Decode(&c, []byte(file)), file)
+	}
+	var c struct {
+		Level slog.Level `env:"T_LEVEL"`
+	}
+	err := config.Load(t.Context(), &c, "", func(string) (string, bool) { return "verbose", true })
+	assert.EqualError(t, err, `T_LEVEL: "verbose" is none of debug, info, warn, error`)
 }
 
 func TestASecretIsNeverPrinted(t *testing.T) {
