@@ -44,6 +44,8 @@ func TestAnAliasOfNoModelIsRefused(t *testing.T) {
 	c.Endpoints.SetDefaults()
 	c.Endpoints.Aliases = map[string]string{"fast": "gpt-4o"}
 	assert.ErrorContains(t, c.Endpoints.Validate(), `aliases.fast: "gpt-4o" is no model; write <provider>/<model>`)
+	c.Endpoints.Aliases = map[string]string{"*-fast": "openai/gpt-4o", "g*": "openai/gpt-4o", "*": "openai/gpt-4o"}
+	assert.EqualError(t, c.Endpoints.Validate(), "aliases.*-fast: a star stands for any rest of a name, so that it can only be at the end")
 	c.Endpoints.Aliases = map[string]string{"fast": "opnai/gpt-4o", "slow": "groq/llama", "own": "openai-api/ours/m"}
 	err := c.Validate()
 	require.ErrorContains(t, err, `endpoints.aliases.fast: unknown provider "opnai" of "opnai/gpt-4o"`)

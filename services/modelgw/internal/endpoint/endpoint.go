@@ -94,6 +94,9 @@ func (c *Config) Validate() error {
 		faults = append(faults, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Aliases)) {
+		if strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			faults = append(faults, fmt.Errorf("aliases.%s: a star stands for any rest of a name, so that it can only be at the end", name))
+		}
 		if _, _, err := provider.SplitName(c.Aliases[name]); err != nil || name == "" {
 			faults = append(faults, fmt.Errorf("aliases.%s: %q is no model; write <provider>/<model>", name, c.Aliases[name]))
 		}
