@@ -80,11 +80,18 @@ What is set holds at once; budgets hold over restarts too.`,
 	return c
 }
 
-// budgetName is the name of the budget of a scope as people write it, or the name itself.
+// budgetName is the name of the budget of a scope as people write it, here or in the configuration, or the name itself.
 func (a *app) budgetName(scope string) string {
+	project, isProject := strings.CutPrefix(scope, "projects/")
 	switch {
 	case strings.Contains(scope, "/budgets/"):
 		return scope
+	case isProject:
+		project, eval, ofEval := strings.Cut(project, "/")
+		if !ofEval {
+			eval = "project"
+		}
+		return "projects/" + project + "/budgets/" + eval
 	case scope == "project" || strings.HasPrefix(scope, "evals/"):
 		return a.parent() + "/budgets/" + scope
 	default:
