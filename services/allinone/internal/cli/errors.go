@@ -140,8 +140,12 @@ func (a *app) nextStep(err error) string {
 		}
 	}
 	if next := nextSteps[rpcerr.Reason(err)]; next != "" {
-		if fault, _ := rpcerr.As(err); fault.Metadata["metric"]+fault.Metadata["reducer"] != "" {
+		fault, _ := rpcerr.As(err)
+		if fault.Metadata["metric"]+fault.Metadata["reducer"] != "" {
 			return "docs/task-file.md describes metrics and reducers"
+		}
+		if found := whatThereIs(fault.Metadata["resource"]); found != "" {
+			return found
 		}
 		return next
 	}
@@ -149,6 +153,19 @@ func (a *app) nextStep(err error) string {
 		return "is a server running there? evalfleet serve starts one; without --server, eval run and run start one by themselves"
 	}
 	return ""
+}
+
+// whatThereIs is the command that lists the resources of the kind of one that was not found; empty for runs, evaluations
+// and sandboxes, since an id may be meant for any of these.
+func whatThereIs(resource string) string {
+	switch {
+	case strings.HasPrefix(resource, "providers/"):
+		return nextSteps[errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND]
+	case strings.Contains(resource, "/batches/"):
+		return "evalfleet batches list shows what there is"
+	default:
+		return ""
+	}
 }
 
 // keyVariables are the environment variables with the keys of providers' default accounts.

@@ -53,6 +53,13 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 	if err != nil {
 		return err
 	}
+	var names []string
+	for _, p := range providers.GetProviders() {
+		names = append(names, p.GetName())
+	}
+	if provider != "" && !slices.Contains(names, provider) {
+		return usage("unknown provider %q; known: %s", provider, strings.Join(names, ", "))
+	}
 	req := &modelv1.ListModelsRequest{Provider: provider, PageSize: 1000}
 	known, err := page(0, func(token string) ([]*modelv1.Model, string, error) {
 		req.PageToken = token
