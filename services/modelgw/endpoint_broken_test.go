@@ -149,12 +149,39 @@ func TestWhatIsNoAnswerIsRefused(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.Contains(metricsOf(t, registry), counted) }, waitLimit, tick, name)
 		assert.Len(t, v.body, 1, name)
 	}
+	v := vendorWith(t, says(http.StatusOK, "text/html; charset=utf-8", "<html>Log in</html>"))
+	answer := serveWeb(t, v).post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":9,"stream":true,`+user+`}`)
+	assert.Equal(t, http.StatusBadGateway, answer.StatusCode, "a page in place of a stream that is read")
+	assert.Len(t, v.body, 1, "another attempt would bring the page again")
+}
+
+// An answer that is not whole is charged, and is an error with a status as long as the client has seen nothing of it.
+func TestHalfAnAnswerIsAnError(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
-	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "application/json", whole[:100])), func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole[:100]))
+	g := serveWeb(t, v, func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o",`+user+`}`)
+	assert.Equal(t, http.StatusBadGateway, answer.StatusCode)
+	message, _, _ := failure(t, answer)
+	assert.Contains(t, message, "the answer ended before its end")
+	assert.Len(t, v.body, 1, "it is paid for, and not asked for again")
+	require.Eventually(t, func() bool {
+		all := metricsOf(t, registry)
+		return strings.Contains(all, `outcome="broken_off"`) && strings.Contains(all, `evalfleet_model_tokens_total{account="default",kind="input"`)
+	}, waitLimit, tick, "half an answer")
+
+	half := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, whole[:50])
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, whole[50:100])
+	}
+	registry = prometheus.NewRegistry()
+	g = serveWeb(t, vendorWith(t, half), func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+chatPath, strings.NewReader(`{"model":"openai/gpt-4o",`+user+`}`))
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer right")
-	answer, err := g.client.Do(r)
+	answer, err = g.client.Do(r)
 	if err == nil {
 		_, err = io.ReadAll(answer.Body)
 		_ = answer.Body.Close()

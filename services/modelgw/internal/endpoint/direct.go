@@ -51,7 +51,9 @@ type relay struct {
 	facts dialect.Facts
 	// firstPiece is when the first piece of a streamed answer was sent on; zero before.
 	firstPiece time.Time
-	// broken is why the answer ended before its end, once some of it was sent.
+	// half means that an answer ended before its end, and that nothing of it was sent.
+	half bool
+	// broken is why the answer ended before its end, once the vendor had given some of it.
 	broken error
 }
 
@@ -154,6 +156,8 @@ func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outc
 		o.FirstPiece = r.firstPiece.Sub(start)
 	}
 	switch {
+	case r.half:
+		r.broken, o.BrokenOff = provider.RPC(err), true
 	case r.begun:
 		r.broken, o.BrokenOff = err, err != nil || r.facts.Failed
 	case call.Err() != nil:
@@ -222,7 +226,8 @@ func (r *relay) keep(answer *http.Response) error {
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // copy relays an answer as it arrives. A stream is flushed at each read; other answers are sent as the server sees fit.
-// A stream in which nothing comes is not begun, nor an answer in another form, such as a proxy's page in its place.
+// A stream in which nothing comes is not begun, nor an answer in another form, such as a proxy's page in its place, nor
+// one that comes at once and is not whole.
 func (r *relay) copy(answer *http.Response) (err error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	side := newSideReader(kind == "text/event-stream", r.Codec, &r.facts)
@@ -241,6 +246,9 @@ func (r *relay) copy(answer *http.Response) (err error) {
 		piece = piece[:n]
 		if !r.begun && (n > 0 || err != nil) {
 			if err := r.beginWith(answer, side, piece, err); err != nil {
+				if r.half {
+					side.add(piece) // What was used is charged.
+				}
 				return err
 			}
 		}
@@ -278,6 +286,10 @@ func (r *relay) beginWith(answer *http.Response, side *sideReader, piece []byte,
 			return &provider.Error{Provider: r.upstream.Provider, Invalid: true, Status: answer.StatusCode, Message: "the answer is no JSON object"}
 		}
 		side.events = events
+		if all := errors.Is(failed, io.EOF) || int64(len(piece)) == answer.ContentLength; all && !events && !closes(piece) {
+			r.half = true
+			return &provider.Error{Provider: r.upstream.Provider, Invalid: true, Status: answer.StatusCode, Message: "the answer ended before its end"}
+		}
 	}
 	r.head(answer)
 	return nil

@@ -104,10 +104,11 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// IsJSON reports whether an answer is a JSON document, in case a stream was requested.
-func IsJSON(h http.Header) bool {
+// IsWhole reports whether an answer is a JSON document, in case a stream was requested, or a page that a proxy put in
+// the place of both.
+func IsWhole(h http.Header) bool {
 	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	return mediaType == "application/json"
+	return mediaType == "application/json" || mediaType == "text/html"
 }
 
 // Unsupported is the failure of a request that a provider's format cannot express.
