@@ -1,10 +1,14 @@
 package modelgw_test
 
 import (
+	"cmp"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw"
@@ -45,6 +49,23 @@ func TestRetriesDoNotMultiply(t *testing.T) {
 			assert.Equal(t, should, answer.Header.Get("X-Should-Retry"), path)
 			assert.Len(t, v.body, retries+1, path)
 		}
+	}
+}
+
+// The lines of the log about a call have the id that its client was given, in both lanes.
+func TestTheLogHasTheClientsRequestID(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{chatPath, messagesPath} {
+		log := &safeBuffer{}
+		g := serveWeb(t, vendorWith(t, refuses("0.001")), func(c *modelgw.Config, d *modelgw.Deps) {
+			c.Endpoints.MaxRetries, d.Logger = 1, slog.New(slog.NewTextHandler(log, nil))
+		})
+		answer := g.post(t, path, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`)
+		id := cmp.Or(answer.Header.Get("X-Request-Id"), answer.Header.Get("Request-Id"))
+		if path == messagesPath {
+			require.NotEmpty(t, id)
+		}
+		assert.Regexp(t, `msg="model call is retried".* request_id="?req_`+strings.TrimPrefix(id, "req_"), log.String(), path)
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *Calls) answerOr(ctx context.Context, w *work, call *generate.Call, outc
 		if err == nil {
 			answer.Timing, answer.FailedAttempts = outcome.Timing(), outcome.FailedAttempts()
 			noteFallback(answer, asked, first)
-			c.deps.Logger.WarnContext(ctx, "a fallback answered", "model", asked, "fallback", name, "reason", rpcerr.ReasonName(rpcerr.Reason(first)), "request_id", call.Origin.RequestID)
+			c.deps.Logger.WarnContext(ctx, "a fallback answered", "model", asked, "fallback", name, "reason", rpcerr.ReasonName(rpcerr.Reason(first)), "request_id", call.Origin.LogID(ctx))
 			return fitted(answer), next, nil
 		}
 		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_REFUSED) { // It is an answer.

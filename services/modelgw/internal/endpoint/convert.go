@@ -71,6 +71,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	about := dialect.ResponseMeta{
 		ID: x.about.IDPrefix + strings.TrimPrefix(x.id, "req_"), Model: a.Model, Created: time.Now().Unix(), IncludeUsage: a.IncludeUsage, Request: a,
 	}
+	ctx = provider.WithClientID(ctx, x.id)
 	if a.Stream {
 		return e.follow(ctx, x, r, about)
 	}

@@ -64,7 +64,7 @@ func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 				}
 				o.fail(failed, failure.Call)
 				log.InfoContext(ctx, "model call is retried", "model", c.Model.FullName(), "account", c.Model.Account,
-					"key", o.Key, "attempt", o.Attempts, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
+					"key", o.Key, "attempt", o.Attempts, "status", failure.Status, "wait", wait, "request_id", c.Origin.LogID(ctx))
 				if err := c.sleep(ctx, o, wait, failed); err != nil {
 					return nil, err
 				}
