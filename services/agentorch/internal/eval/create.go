@@ -122,6 +122,9 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if err := e.deps.Judges.checkTargets(ctx, spec, samples); err != nil {
 		return nil, nil, err
 	}
+	if err := e.deps.Judges.checkMetadata(ctx, spec, samples); err != nil {
+		return nil, nil, err
+	}
 	var warnings []*agentv1.EvalWarning
 	for i, sample := range samples.All() {
 		for model := range spec.GetModels() {

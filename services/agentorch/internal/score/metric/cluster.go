@@ -12,10 +12,9 @@ func partition(metric, key string, samples []Sample) ([][]float64, error) {
 	var clusters [][]float64
 	index := map[string]int{}
 	for i, f := range floats(samples) {
-		value, _ := samples[i].metadata(key)
-		id, err := clusterID(value)
+		id, err := clusterOf(metric, key, samples[i])
 		if err != nil {
-			return nil, fmt.Errorf("metric %s: sample %s: metadata %q %w: every sample needs one to be clustered", metric, samples[i].ID, key, err)
+			return nil, err
 		}
 		at, ok := index[id]
 		if !ok {
@@ -26,6 +25,32 @@ func partition(metric, key string, samples []Sample) ([][]float64, error) {
 		clusters[at] = append(clusters[at], f)
 	}
 	return clusters, nil
+}
+
+// clusterOf returns the id of a sample's cluster.
+func clusterOf(metric, key string, sample Sample) (string, error) {
+	value, _ := sample.metadata(key)
+	id, err := clusterID(value)
+	if err != nil {
+		return "", fmt.Errorf("metric %s: sample %s: metadata %q %w: every sample needs one to be clustered; %s", metric, sample.ID, key, err, sample.known(key))
+	}
+	return id, nil
+}
+
+// clustered is the check of a metric with the parameter `cluster`.
+func clustered(metric string) func(json.RawMessage) (Check, error) {
+	return func(given json.RawMessage) (Check, error) {
+		var p struct {
+			Cluster *string `json:"cluster"`
+		}
+		if err := unmarshal(given, &p); err != nil || p.Cluster == nil {
+			return nil, err
+		}
+		return func(sample Sample) error {
+			_, err := clusterOf(metric, *p.Cluster, sample)
+			return err
+		}, nil
+	}
 }
 
 // clusterID returns one text for values that name the same cluster: numbers by value, with bools as 1 and 0, and texts.

@@ -58,6 +58,19 @@ func groupedDefinition(r *Registry) Definition {
 			g.inner = inner
 			return g.compute, nil
 		},
+		Check: func(given json.RawMessage) (Check, error) {
+			var g grouped
+			if err := unmarshal(given, &g); err != nil {
+				return nil, err
+			}
+			inner, err := r.New(g.Metric)
+			return func(sample Sample) error {
+				if _, err := g.group(sample); err != nil || inner.Check == nil {
+					return err
+				}
+				return inner.Check(sample)
+			}, err
+		},
 	}
 }
 
@@ -104,17 +117,25 @@ func (g grouped) compute(ctx context.Context, samples []Sample) (score.Value, er
 func (g grouped) split(samples []Sample) (names []string, groups map[string][]Sample, err error) {
 	groups = map[string][]Sample{}
 	for _, s := range samples {
-		value, ok := s.metadata(g.GroupKey)
-		if !ok {
-			return nil, nil, fmt.Errorf("metric grouped: sample %s has no metadata %q: every sample needs it to be grouped", s.ID, g.GroupKey)
+		name, err := g.group(s)
+		if err != nil {
+			return nil, nil, err
 		}
-		name := pytext.Str(value)
 		if _, known := groups[name]; !known {
 			names = append(names, name)
 		}
 		groups[name] = append(groups[name], s)
 	}
 	return names, groups, nil
+}
+
+// group returns the name of a sample's group.
+func (g grouped) group(sample Sample) (string, error) {
+	value, ok := sample.metadata(g.GroupKey)
+	if !ok {
+		return "", fmt.Errorf("metric grouped: sample %s has no metadata %q: every sample needs it to be grouped; %s", sample.ID, g.GroupKey, sample.known(g.GroupKey))
+	}
+	return pytext.Str(value), nil
 }
 
 func (g grouped) overall(ctx context.Context, samples []Sample, groups []score.Entry) (score.Value, error) {
@@ -161,6 +182,14 @@ func aggregateDefinition(r *Registry) Definition {
 			}
 			a.inner = inner
 			return a.compute, nil
+		},
+		Check: func(given json.RawMessage) (Check, error) {
+			var a aggregate
+			if err := unmarshal(given, &a); err != nil || a.OnMissing == "skip" {
+				return nil, err // Samples without the key are left out, and need no metadata then.
+			}
+			inner, err := r.New(a.Agg)
+			return inner.Check, err
 		},
 	}
 }

@@ -49,6 +49,7 @@ func ciDefinition() Definition {
 		Name:        "ci",
 		Description: "A two-sided confidence interval of the mean, as lower and upper; a point for fewer than two values.",
 		Params:      params,
+		Check:       clustered("ci"),
 		New: func(given json.RawMessage) (Func, error) {
 			p := ci{Level: 0.95, Method: "t", Resamples: defaultResamples}
 			if err := decodeResamples(params, given, &p, &p.Resamples); err != nil {
@@ -101,6 +102,7 @@ func wilsonDefinition() Definition {
 		Name:        "ci_wilson",
 		Description: "Wilson's score interval of a share, as lower and upper, for values from 0 to 1.",
 		Params:      params,
+		Check:       clustered("ci_wilson"),
 		New: func(given json.RawMessage) (Func, error) {
 			p := wilson{Level: 0.95}
 			if err := params.Decode(given, &p); err != nil {

@@ -67,6 +67,7 @@ func stderrDefinition() Definition {
 		Name:        "stderr",
 		Description: "The standard error of the mean; 0 for fewer than two values or clusters.",
 		Params:      params,
+		Check:       clustered("stderr"),
 		New: func(given json.RawMessage) (Func, error) {
 			var p struct {
 				Cluster *string `json:"cluster"`

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 )
@@ -33,6 +34,10 @@ type Sample struct {
 // an error. If its time is more than proportional to the samples, it stops when ctx ends.
 type Func func(ctx context.Context, samples []Sample) (score.Value, error)
 
+// Check returns an error if a sample lacks metadata without which the metric fails. It is called before there are
+// scores: the sample has no value.
+type Check func(Sample) error
+
 // View defines which scores a metric needs.
 type View uint8
 
@@ -49,6 +54,8 @@ type Metric struct {
 	Params  json.RawMessage // as given; nil if there are none
 	View    View
 	Compute Func
+	// Check is nil if the metric needs no metadata.
+	Check Check
 }
 
 // Spec names a metric and its parameters. In JSON it is the name alone, or an object with `name` and `params`.
@@ -87,6 +94,8 @@ type Definition struct {
 	View View
 	// New returns the function from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Func, error)
+	// Check returns the check of each sample from parameters that New has accepted. Nil, here and as a check, is none.
+	Check func(params json.RawMessage) (Check, error)
 }
 
 // Registry holds metrics by name. Make it with NewRegistry; it may be read concurrently.
@@ -123,11 +132,17 @@ func (r *Registry) New(spec Spec) (Metric, error) {
 	if err != nil {
 		return Metric{}, fmt.Errorf("metric %s: %w", spec.Name, err)
 	}
+	var check Check
+	if d.Check != nil {
+		if check, err = d.Check(spec.Params); err != nil {
+			return Metric{}, fmt.Errorf("metric %s: %w", spec.Name, err)
+		}
+	}
 	name := d.Name
 	if name == "categorical" {
 		name = "frequency"
 	}
-	return Metric{Name: name, Params: spec.Params, View: d.View, Compute: compute}, nil
+	return Metric{Name: name, Params: spec.Params, View: d.View, Compute: compute, Check: check}, nil
 }
 
 // metadata returns a value of the sample's metadata, and whether there is one.
@@ -162,4 +177,33 @@ func ofFloats(name, description string, compute func([]float64) float64) Definit
 			}, nil
 		},
 	}
+}
+
+// namedKeys bounds the keys that a message names.
+const namedKeys = 20
+
+// known explains which metadata the sample has in place of what is missing under a key.
+func (s Sample) known(key string) string {
+	var keys []string
+	if s.Metadata != nil {
+		for name := range s.Metadata.All() {
+			keys = append(keys, name)
+		}
+	}
+	if len(keys) == 0 {
+		return fmt.Sprintf("sample %s has none: name the columns that hold it, `dataset: {fields: {metadata: [%s]}}`", s.ID, key)
+	}
+	more := ""
+	if len(keys) > namedKeys {
+		more = fmt.Sprintf(" and %d more", len(keys)-namedKeys)
+	}
+	return fmt.Sprintf("%ssample %s has %s%s", suggest.Question(key, keys), s.ID, strings.Join(keys[:min(namedKeys, len(keys))], ", "), more)
+}
+
+// unmarshal reads parameters that were checked before; none leave the value as it is.
+func unmarshal(params json.RawMessage, into any) error {
+	if len(params) == 0 {
+		return nil
+	}
+	return json.Unmarshal(params, into)
 }
