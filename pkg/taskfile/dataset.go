@@ -126,7 +126,7 @@ func (r *reader) sample(n *yaml.Node) (*agentv1.Sample, error) {
 			return r.texts(&s.Target.Values)(n)
 		},
 		"choices":  r.texts(&s.Choices),
-		"metadata": r.jsonText(&s.MetadataJson),
+		"metadata": r.jsonMap(&s.MetadataJson),
 		"setup":    decode(r, &s.Setup),
 		"files": func(n *yaml.Node) error {
 			var files map[string]string

@@ -50,11 +50,8 @@ func (f *folder) path(name string) string {
 func (f *folder) Body(ctx context.Context, name string) (*contentv1.BlobRef, error) {
 	path := f.path(name)
 	file, _, err := regularfile.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &MissingError{fmt.Sprintf("there is no file %s; relative paths start %s", path, f.start)}
-	}
 	if err != nil {
-		return nil, err
+		return nil, f.missing(path, err)
 	}
 	defer file.Close()
 	hash := sha256.New()
@@ -69,5 +66,15 @@ func (f *folder) Body(ctx context.Context, name string) (*contentv1.BlobRef, err
 
 // Read implements [Files].
 func (f *folder) Read(ctx context.Context, name string, most int64) ([]byte, error) {
-	return regularfile.Read(ctx, f.path(name), most)
+	path := f.path(name)
+	content, err := regularfile.Read(ctx, path, most)
+	return content, f.missing(path, err)
+}
+
+// missing makes the error for a missing file of what the file system says.
+func (f *folder) missing(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &MissingError{fmt.Sprintf("there is no file %s; relative paths start %s", path, f.start)}
+	}
+	return err
 }

@@ -20,6 +20,16 @@ func (r *reader) jsonText(v *string) key {
 	}
 }
 
+// jsonMap is jsonText for a map.
+func (r *reader) jsonMap(v *string) key {
+	return func(n *yaml.Node) error {
+		if n.Kind != yaml.MappingNode {
+			return r.fault(n, "metadata must be a map, not %s", show(n))
+		}
+		return r.jsonText(v)(n)
+	}
+}
+
 // asJSON converts a value to JSON text. Keys keep their order and numbers their digits; dates and binary values become
 // texts, as written.
 func (r *reader) asJSON(n *yaml.Node) (string, error) {

@@ -3,6 +3,7 @@ package taskfile
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -103,11 +104,21 @@ func (r *reader) within(key string, read func() error) error {
 // decode reads a plain value into v.
 func decode[T any](r *reader, v *T) key {
 	return func(n *yaml.Node) error {
-		if n.Tag == "!!null" || n.ShortTag() == "!!binary" || n.Decode(v) != nil {
+		if n.Tag == "!!null" || n.ShortTag() == "!!binary" || cuts(n, v) || n.Decode(v) != nil {
 			return r.fault(n, "%s must be %s, not %s", r.key, shape(v), show(n))
 		}
 		return nil
 	}
+}
+
+// cuts reports whether decoding would drop a part of a number: yaml reads 1.5 as 1 where a whole number is wanted.
+func cuts(n *yaml.Node, v any) bool {
+	switch v.(type) {
+	case *int32, *int64:
+		var f float64
+		return n.ShortTag() == "!!float" && (n.Decode(&f) != nil || f != math.Trunc(f))
+	}
+	return false
 }
 
 // word reads the word of an enum's value.
@@ -208,5 +219,13 @@ func (r *reader) named(n *yaml.Node, what string) (name string, params *yaml.Nod
 		own := *params // An alias shares its node, and parameters are taken out of it.
 		return n.Content[0].Value, &own, nil
 	}
-	return "", nil, r.fault(n, "%s must be a name, or one name with its parameters, such as `match: {location: end}`", what)
+	return "", nil, r.fault(n, "%s must be a name, or one name with its parameters, such as `%s`", what, examples[what])
+}
+
+// examples are names with parameters, by what they name.
+var examples = map[string]string{
+	"a solver": "system_message: {template: Be brief.}",
+	"a tool":   "bash: {timeout: 60}",
+	"a scorer": "match: {location: end}",
+	"a metric": "stderr: {cluster: topic}",
 }

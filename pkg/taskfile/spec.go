@@ -38,7 +38,7 @@ func (r *reader) read(n *yaml.Node) error {
 		"score_on_error":   decode(r, &s.ScoreOnError),
 		"record_calls":     word(r, &s.RecordCalls),
 		"tags":             r.texts(&s.Tags),
-		"metadata":         r.jsonText(&s.MetadataJson),
+		"metadata":         r.jsonMap(&s.MetadataJson),
 	})
 	if err != nil {
 		return err
