@@ -1,6 +1,7 @@
 package mockllm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,10 +19,36 @@ func decodeStrictly(raw []byte, into any) error {
 	if err := checkMembers(raw, reflect.TypeOf(into)); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+	err := json.Unmarshal(raw, into)
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		_, digits, _ := strings.Cut(mismatch.Value, " ") // A number that does not fit is followed by them.
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(mismatch.Field, "the whole"), wanted(mismatch.Type), cmp.Or(digits, words[mismatch.Value]))
+	}
+	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
+}
+
+// words are the names of the kinds of JSON values that encoding/json uses.
+var words = map[string]string{"string": "a text", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
+
+// wanted describes the values that a type is decoded from.
+func wanted(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // Scripts have no others.
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	default:
+		return "a map"
+	}
 }
 
 var rawMessage = reflect.TypeFor[json.RawMessage]()
