@@ -148,6 +148,9 @@ func (k *logKeeper) finish(ctx context.Context, eval *agentv1.Eval) []string {
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
 	if err := again(ctx, func() error { return k.write(ctx, eval, s.telling()) }); err != nil {
+		if interrupted(ctx) {
+			err = errInterrupted
+		}
 		s.app.note("warning: the log is not complete: %s; %s writes it", err, s.app.next("logs export %s -o %s --force", short(k.name), shellQuote(k.dir)))
 	}
 	return k.files

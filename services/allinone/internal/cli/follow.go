@@ -50,16 +50,16 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval, logDir string) er
 func (s *session) abandon(ctx context.Context, eval *agentv1.Eval, began time.Time, logs *logKeeper) error {
 	id := short(eval.GetName())
 	s.app.note("cancelling %s; interrupt again to leave at once", id)
-	ctx, stop := s.app.untilInterrupt(ctx)
-	defer stop()
-	err := again(ctx, func() error {
-		_, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: eval.GetName(), Reason: "interrupted", RequestId: resource.NewID()})
+	watched, stop := s.app.untilInterrupt(ctx)
+	err := again(watched, func() error {
+		_, err := s.evals.CancelEval(watched, &agentv1.CancelEvalRequest{Name: eval.GetName(), Reason: "interrupted", RequestId: resource.NewID()})
 		return err
 	})
 	if err == nil {
-		eval, err = s.follow(ctx, eval, began)
+		eval, err = s.follow(watched, eval, began)
 	}
-	if interrupted(ctx) {
+	stop() // What follows ends by itself, except the writing of logs, which another interrupt ends.
+	if interrupted(watched) {
 		s.leave = true
 		return errInterrupted
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -87,4 +88,62 @@ func TestAnInterruptWhileAnEvaluationIsMadeCancelsIt(t *testing.T) {
 	s := &session{app: sentAnInterrupt(), evals: m}
 	require.ErrorIs(t, s.runEval(t.Context(), &taskfile.Task{Spec: &agentv1.EvalSpec{}}, false, ""), errStop)
 	assert.Equal(t, []string{"projects/default/evals/e1"}, m.cancelled)
+}
+
+// cancels is a server whose evaluation ends with its cancel, and whose log does not come to an end.
+type cancels struct {
+	agentv1.EvalServiceClient
+
+	signals chan os.Signal
+}
+
+var cancelled = &agentv1.Eval{
+	Name: "projects/default/evals/e1", Progress: &agentv1.EvalProgress{Total: 2, Failed: 1}, State: agentv1.EvalState_EVAL_STATE_CANCELLED, Spec: &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: "mockllm/model"}}},
+}
+
+func (c *cancels) CancelEval(context.Context, *agentv1.CancelEvalRequest, ...grpc.CallOption) (*agentv1.Eval, error) {
+	return cancelled, nil
+}
+
+func (c *cancels) GetEval(ctx context.Context, _ *agentv1.GetEvalRequest, _ ...grpc.CallOption) (*agentv1.Eval, error) {
+	return cancelled, ctx.Err()
+}
+
+func (c *cancels) WatchEval(context.Context, *agentv1.WatchEvalRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[agentv1.WatchEvalResponse], error) {
+	return &over{}, nil
+}
+
+// over is a watch of an evaluation that has ended.
+type over struct{ grpc.ClientStream }
+
+func (*over) Recv() (*agentv1.WatchEvalResponse, error) { return nil, io.EOF }
+
+func (c *cancels) ListSamples(ctx context.Context, _ *agentv1.ListSamplesRequest, _ ...grpc.CallOption) (*agentv1.ListSamplesResponse, error) {
+	return &agentv1.ListSamplesResponse{}, ctx.Err()
+}
+
+func (c *cancels) ExportEval(ctx context.Context, _ *agentv1.ExportEvalRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[agentv1.ExportEvalResponse], error) {
+	c.signals <- os.Interrupt
+	select { // One interrupt ends the log; no other part of the command waits for one.
+	case c.signals <- os.Interrupt:
+	case <-time.After(100 * time.Millisecond):
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The evaluation has ended by then: there is nothing left to cancel, and its results are known.
+func TestASecondInterruptThatComesDuringTheLogStillShowsTheResults(t *testing.T) {
+	t.Parallel()
+	signals := make(chan os.Signal)
+	var said, shown bytes.Buffer
+	a := &app{Process: Process{Name: "evalfleet", Stdout: &shown, Stderr: &said, Signals: signals, StderrWidth: func() int { return 0 }, StdoutWidth: func() int { return 0 }}, project: "default"}
+	s := &session{app: a, evals: &cancels{signals: signals}}
+	keeper := &logKeeper{session: s, dir: t.TempDir(), name: cancelled.GetName(), stop: func() {}, stopped: make(chan struct{})}
+	close(keeper.stopped)
+	err := s.abandon(t.Context(), cancelled, time.Now(), keeper)
+	require.ErrorIs(t, err, errInterrupted)
+	assert.Equal(t, ExitInterrupted, exitCode(err))
+	assert.Contains(t, said.String(), "warning: the log is not complete: interrupted; evalfleet logs export e1 ")
+	assert.Contains(t, shown.String(), "evalfleet eval resume e1")
 }
