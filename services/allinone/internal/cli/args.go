@@ -1,6 +1,12 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalfleet/evalfleet/pkg/suggest"
+)
 
 // none takes no arguments.
 func none(_ *cobra.Command, args []string) error {
@@ -38,12 +44,25 @@ func group(c *cobra.Command, under ...*cobra.Command) *cobra.Command {
 	c.AddCommand(under...)
 	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage("%s has no command %q", c.CommandPath(), args[0])
+			return noCommand(c, args[0])
 		}
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
+}
+
+// noCommand is the error for a command that c does not have.
+func noCommand(c *cobra.Command, name string) error {
+	var known []string
+	for _, under := range c.Commands() {
+		known = append(known, under.Name())
+	}
+	meant := ""
+	if question := suggest.Question(name, known); question != "" {
+		meant = "; " + strings.TrimSpace(question)
+	}
+	return usage("%s has no command %q%s", c.CommandPath(), name, meant)
 }
 
 // page gathers the items of a list, at most limit; 0 is all.

@@ -76,6 +76,7 @@ func (a *app) root() *cobra.Command {
 	c.SetIn(a.Stdin)
 	c.SetOut(a.Stdout)
 	c.SetErr(a.Stderr)
+	c.SetFlagErrorFunc(flagValue)
 	f := c.PersistentFlags()
 	f.StringVar(&a.server, "server", "", "address of a running server, host:port (default: EVALFLEET_SERVER, else the one that holds the data directory, else one is started)")
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the server's token (default: token in the data directory)")
@@ -95,7 +96,7 @@ func (a *app) root() *cobra.Command {
 			c.AddCommand(command)
 		}
 	}
-	return c
+	return group(c)
 }
 
 // parent is the project's resource name.

@@ -257,7 +257,7 @@ func TestAServerThatIsNotThereOrRefuses(t *testing.T) {
 	}{
 		"wrong token":  {append(wrong, "eval", "show", "e1"), []string{"the token is not known", "name it with --token-file"}},
 		"no token":     {[]string{"--server", flags[1], "eval", "list"}, []string{"no token: there is no file ", "name the server's with --token-file, or set EVALFLEET_TOKEN"}},
-		"nobody there": {[]string{"--server", "127.0.0.1:1", "--token-file", flags[3], "eval", "show", "e1"}, []string{"connection refused", "is a server running there?"}},
+		"nobody there": {[]string{"--server", "127.0.0.1:1", "--token-file", flags[3], "eval", "show", "e1"}, []string{"evalfleet: the server cannot be reached: dial tcp 127.0.0.1:1: connect: connection refused\n  is a server running there?"}},
 		"token of all": {[]string{"--server", flags[1], "--token-file", open(t), "eval", "list"}, []string{"can be read by others; run chmod 600 on it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,14 +358,21 @@ func TestUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command":      {[]string{"evaluate"}, `unknown command "evaluate" for "evalfleet"`},
+		"unknown command":      {[]string{"evaluate"}, `evalfleet has no command "evaluate"`},
+		"a misspelled command": {[]string{"evl"}, "evalfleet: evalfleet has no command \"evl\"; did you mean eval?\n  see evalfleet --help"},
 		"unknown subcommand":   {[]string{"eval", "start"}, `evalfleet eval has no command "start"`},
+		"misspelled below":     {[]string{"eval", "runn"}, "evalfleet eval has no command \"runn\"; did you mean run?\n  see evalfleet eval --help"},
+		"a number":             {[]string{"eval", "run", file, "--epochs", "two"}, "evalfleet: --epochs two: want a whole number\n  see evalfleet eval run --help"},
+		"a huge number":        {[]string{"eval", "run", file, "--max-samples", "99999999999"}, "--max-samples 99999999999: want a whole number"},
+		"a time":               {[]string{"run", "hello", "--time", "5"}, "--time 5: want a time, such as 90s or 5m"},
+		"a switch":             {[]string{"eval", "list", "--active=perhaps"}, "--active perhaps: want true or false"},
+		"no limit":             {[]string{"eval", "run", file, "--limit", ""}, `--limit "": write how many, such as 10, or a range, such as 5:10`},
 		"unknown flag":         {[]string{"eval", "run", "--modle", "x", file}, "unknown flag: --modle\n  see evalfleet eval run --help"},
 		"no task file":         {[]string{"eval", "run"}, "name a task file, such as examples/demo/task.yaml"},
 		"task not there":       {[]string{"eval", "run", "none.yaml"}, "none.yaml: there is no such task file"},
 		"two task files":       {[]string{"eval", "run", file, "b.yaml"}, `"b.yaml" is one argument too many`},
 		"no model":             {[]string{"eval", "run", noModel}, "names no model; give one with -m PROVIDER/MODEL"},
-		"limit":                {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit 3:2: write how many, such as 10, or a range, such as 5:10"},
+		"limit":                {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit \"3:2\": write how many, such as 10, or a range, such as 5:10"},
 		"limit and ids":        {[]string{"eval", "run", file, "--limit", "3", "--sample-id", "a"}, "--limit and --sample-id exclude each other"},
 		"model argument":       {[]string{"eval", "run", file, "-M", "x"}, `-M "x": write name=value`},
 		"set":                  {[]string{"eval", "run", file, "--set", "x"}, `--set "x" changes nothing; write key=value, such as samples.limit=5`},

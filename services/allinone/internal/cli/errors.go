@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -94,7 +95,7 @@ func (a *app) report(err error) {
 		if e == nil {
 			e = &rpcerr.Error{}
 		}
-		out := map[string]any{"message": err.Error(), "exit": exitCode(err)}
+		out := map[string]any{"message": message(err), "exit": exitCode(err)}
 		if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 			out["reason"] = rpcerr.ReasonName(e.Reason)
 		}
@@ -102,12 +103,20 @@ func (a *app) report(err error) {
 		fmt.Fprintln(a.Stderr, string(b))
 		return
 	}
-	for line := range strings.Lines(err.Error()) {
+	for line := range strings.Lines(message(err)) {
 		fmt.Fprintln(a.Stderr, "evalfleet: "+printable.Line(strings.TrimRight(line, "\n")))
 	}
 	if next := a.nextStep(err); next != "" {
 		fmt.Fprintln(a.Stderr, "  "+next)
 	}
+}
+
+// dialing is what grpc-go says of a server that it cannot connect to.
+var dialing = regexp.MustCompile(`connection error: desc = "(?:transport: )?(?:Error while dialing: )?(.*)"`)
+
+// message is what an error says, without the words of grpc-go.
+func message(err error) string {
+	return dialing.ReplaceAllString(err.Error(), "the server cannot be reached: $1")
 }
 
 // nextSteps are what to do about an error that its message does not say, since a server cannot know the command line.

@@ -64,6 +64,10 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 					return usage("--%s %d: %s; leave the flag out for what the task file says", flag.name, flag.value, flag.why)
 				}
 			}
+			if c.Flags().Changed("limit") && f.limit == "" { // A variable that is not set, say, is not for all samples.
+				_, err := sampleRange(f.limit)
+				return err
+			}
 			logDir, err := f.logs.folder(a)
 			if err != nil {
 				return err
@@ -174,7 +178,7 @@ func sampleRange(text string) (*agentv1.SampleRange, error) {
 	start, err1 := strconv.ParseInt(from, 10, 32)
 	end, err2 := strconv.ParseInt(to, 10, 32)
 	if err1 != nil || err2 != nil || start < 0 || end <= start {
-		return nil, usage("--limit %s: write how many, such as 10, or a range, such as 5:10", text)
+		return nil, usage("--limit %q: write how many, such as 10, or a range, such as 5:10", text)
 	}
 	return &agentv1.SampleRange{Start: int32(start), End: int32(end)}, nil
 }

@@ -44,7 +44,7 @@ func checkModelName(model string) error {
 func inspectFlag(_ *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
-		return err
+		return flagValue(nil, err)
 	}
 	name := unknown.GetSpecifiedName()
 	option := protoreflect.Name(strings.ReplaceAll(name, "-", "_"))
@@ -55,6 +55,21 @@ func inspectFlag(_ *cobra.Command, err error) error {
 		return usage("%w: it is an option of the model; write --set config.%s=VALUE", err, option)
 	}
 	return err
+}
+
+// flagValue says of a value that a flag does not take which values it takes.
+func flagValue(_ *cobra.Command, err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	want, known := map[string]string{
+		"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a time, such as 90s or 5m",
+	}[invalid.GetFlag().Value.Type()]
+	if !known {
+		return err
+	}
+	return usage("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }
 
 // flagWords maps a field to the flag of eval run that sets it.
