@@ -152,6 +152,18 @@ async def test_scorers_and_their_parameters(client: AsyncClient) -> None:
     assert row["score_length"] == 3
 
 
+async def test_a_parameter_that_a_scorer_does_not_have_is_refused(client: AsyncClient) -> None:
+    worker = Worker(client=client)
+
+    @worker.scorer()
+    def lenient(call: ScorerCall, tolerance: float = 0.5) -> float:
+        return tolerance
+
+    async with serving(worker):
+        with pytest.raises(exceptions.InvalidRequest, match=r"lenient.*tolerence"):
+            await evaluate(client, [], scorer={"lenient": {"tolerence": 1}})
+
+
 async def test_a_scorer_that_fails_fails_the_sample(client: AsyncClient) -> None:
     worker = Worker(client=client)
 
@@ -339,6 +351,7 @@ def test_schemas_come_from_signatures_and_docstrings() -> None:
     text, schema = describe(function)
     assert text == "Does things, and more."
     assert schema["required"] == ["a", "b"]
+    assert schema["additionalProperties"] is False, "a misspelled parameter is refused before anything runs"
     assert schema["properties"] == {
         "a": {"type": "integer", "description": "The first, continued."},
         "b": {"type": "array", "items": {"type": "string"}, "description": "The second."},

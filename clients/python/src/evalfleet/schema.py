@@ -37,7 +37,8 @@ def describe(
         elif parameter.default is not None:
             schema["default"] = parameter.default
         properties[parameter.name] = schema
-    return text, {"type": "object", "properties": properties, "required": required}
+    # A function takes no argument that it does not name.
+    return text, {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def of_type(hint: Any) -> dict[str, Any]:
