@@ -101,8 +101,9 @@ const redraw = time.Second
 func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Time) (*agentv1.Eval, error) {
 	state := progress.NewState(eval, began)
 	var view progress.View = progress.NewLines(s.app.Stderr)
-	if s.app.StderrWidth() > 0 {
-		view = progress.NewLive(s.app.Stderr, func() (columns, rows int) { return s.app.StderrWidth(), s.app.StderrHeight() })
+	if width := s.app.StderrWidth(); s.app.draws(width) {
+		size := func() (columns, rows int) { return s.app.StderrWidth(), s.app.StderrHeight() }
+		view = progress.NewLive(s.app.Stderr, size, s.app.colors(width))
 	}
 	defer view.Close()
 	ctx, cancel := context.WithCancel(ctx)

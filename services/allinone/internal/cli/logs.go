@@ -191,7 +191,7 @@ func fine(sample *agentv1.EvalSample) bool {
 
 // transcript writes a run's events: the existing ones and, with --follow, those to come.
 func (s *session) transcript(ctx context.Context, run string, f logFlags) error {
-	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.StdoutWidth() > 0, Full: f.full, Events: f.events})
+	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.colors(s.app.StdoutWidth()), Full: f.full, Events: f.events})
 	show := func(e *agentv1.Event) error {
 		if s.app.json {
 			return s.app.emit(e)

@@ -25,6 +25,18 @@ type Process struct {
 	StderrHeight func() int
 }
 
+// draws reports whether a terminal of that many columns takes what moves the cursor; 0 columns are none.
+func (p Process) draws(columns int) bool {
+	kind, _ := p.Env("TERM")
+	return columns > 0 && kind != "dumb"
+}
+
+// colors reports whether a terminal of that many columns gets colors: not if NO_COLOR is set (https://no-color.org).
+func (p Process) colors(columns int) bool {
+	none, _ := p.Env("NO_COLOR")
+	return p.draws(columns) && none == ""
+}
+
 // untilInterrupt returns a context that ends with the next interrupt, too. Stop frees it; later interrupts are for the
 // next caller.
 func (p Process) untilInterrupt(parent context.Context) (ctx context.Context, stop func()) {

@@ -1,27 +1,27 @@
-package cli_test
+package cli
 
 import (
-	"os"
-	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/evalfleet/evalfleet/services/allinone/internal/cli"
 )
 
-// A signal goes to the part of a command that waits for one; if none does, the process ends.
-func TestASignalThatNoPartTakesEndsTheProcess(t *testing.T) {
+// https://no-color.org, and terminals that have no colors or cannot move the cursor.
+func TestWhereThereAreColors(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		signals, ended := make(chan os.Signal, 4), make(chan os.Signal, 4)
-		defer close(signals)
-		taken := cli.HandOver(signals, func(s os.Signal) { ended <- s })
-		signals <- syscall.SIGTERM
-		assert.Equal(t, syscall.SIGTERM, <-taken)
-		assert.Empty(t, ended)
-		signals <- syscall.SIGINT
-		assert.Equal(t, syscall.SIGINT, <-ended)
-	})
+	for name, tt := range map[string]struct {
+		width         int
+		env           map[string]string
+		colors, draws bool
+	}{
+		"a terminal":       {80, nil, true, true},
+		"a pipe":           {0, nil, false, false},
+		"none are wanted":  {80, map[string]string{"NO_COLOR": "1"}, false, true},
+		"an empty value":   {80, map[string]string{"NO_COLOR": ""}, true, true},
+		"a plain terminal": {80, map[string]string{"TERM": "dumb"}, false, false},
+	} {
+		p := Process{Env: func(name string) (string, bool) { value, ok := tt.env[name]; return value, ok }}
+		assert.Equal(t, tt.colors, p.colors(tt.width), name)
+		assert.Equal(t, tt.draws, p.draws(tt.width), name)
+	}
 }

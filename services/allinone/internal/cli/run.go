@@ -195,7 +195,7 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 	if err != nil {
 		return err
 	}
-	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.StdoutWidth() > 0})
+	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.colors(s.app.StdoutWidth())})
 	warned := map[string]bool{}
 	warn := func(text string) {
 		if !warned[text] {

@@ -26,14 +26,24 @@ const (
 type Live struct {
 	out   io.Writer
 	size  func() (columns, rows int)
+	color bool
 	drawn int       // lines on the screen that are ours
 	last  time.Time // when they were drawn
 	due   *State    // what came since
 }
 
-// NewLive returns a view on a terminal. size returns its current columns and rows, because people resize windows.
-func NewLive(out io.Writer, size func() (columns, rows int)) *Live {
-	return &Live{out: out, size: size}
+// NewLive returns a view on a terminal. size returns its current columns and rows, because people resize windows. Without
+// color it only moves the cursor.
+func NewLive(out io.Writer, size func() (columns, rows int), color bool) *Live {
+	return &Live{out: out, size: size, color: color}
+}
+
+// dim makes a text fainter than others.
+func (l *Live) dim(text string) string {
+	if !l.color {
+		return text
+	}
+	return "\x1b[2m" + text + "\x1b[0m"
 }
 
 // Show draws the state over what was drawn before, now or with a later one.
@@ -57,16 +67,16 @@ func (l *Live) draw() {
 	columns, rows := l.size()
 	width := max(20, columns)
 	lines := []string{
-		bar(l.due, min(40, width-10)),
-		"\x1b[2m" + text.Snip(printable.Line(l.due.counts()), width-1, "…") + "\x1b[0m",
-		"\x1b[2m" + text.Snip(printable.Line(l.due.costs()), width-1, "…") + "\x1b[0m",
+		l.bar(l.due, min(40, width-10)),
+		l.dim(text.Snip(printable.Line(l.due.counts()), width-1, "…")),
+		l.dim(text.Snip(printable.Line(l.due.costs()), width-1, "…")),
 	}
 	below := l.due.samples(max(0, min(sampleLines, rows-otherLines)))
 	if len(l.due.running) == 0 {
 		below = l.due.open(openLines)
 	}
 	for _, line := range below {
-		lines = append(lines, "\x1b[2m"+text.Snip(printable.Line(line), width-1, "…")+"\x1b[0m")
+		lines = append(lines, l.dim(text.Snip(printable.Line(line), width-1, "…")))
 	}
 	var b strings.Builder
 	if l.drawn > 0 {
@@ -83,11 +93,15 @@ func (l *Live) draw() {
 }
 
 // bar draws the part that is done: without errors, then with them.
-func bar(s *State, width int) string {
+func (l *Live) bar(s *State, width int) string {
 	p := s.eval.GetProgress()
 	total := max(1, p.GetTotal())
 	all := int(Done(p)) * width / int(total)
 	bad := min(all, int(p.GetFailed()+p.GetCancelled())*width/int(total))
-	return fmt.Sprintf("\x1b[32m%s\x1b[31m%s\x1b[0m%s %3d %%",
-		strings.Repeat("━", all-bad), strings.Repeat("━", bad), strings.Repeat("─", width-all), int(Done(p))*100/int(total))
+	green, red, plain := "\x1b[32m", "\x1b[31m", "\x1b[0m"
+	if !l.color {
+		green, red, plain = "", "", ""
+	}
+	return fmt.Sprintf("%s%s%s%s%s%s %3d %%",
+		green, strings.Repeat("━", all-bad), red, strings.Repeat("━", bad), plain, strings.Repeat("─", width-all), int(Done(p))*100/int(total))
 }

@@ -114,7 +114,7 @@ func TestLiveDrawsOverItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		width := 30
-		l := progress.NewLive(&out, func() (int, int) { return width, 24 })
+		l := progress.NewLive(&out, func() (int, int) { return width, 24 }, true)
 		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		s.Observe(at(10, 10))
 		l.Show(s)
@@ -157,7 +157,7 @@ func TestOpenEffectsAreShownWhileTheyAreOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		l := progress.NewLive(&out, func() (int, int) { return 80, 24 })
+		l := progress.NewLive(&out, func() (int, int) { return 80, 24 }, true)
 		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		dug := &agentv1.RunNote{Run: "projects/default/runs/r1", Note: &effectv1.Note{Message: "half \x1b[2J way"}}
 		s.Observe(noted(waiting("a", 1, 12*time.Second), dug, waiting("b", 2, time.Second), waiting("c", 1, time.Second), waiting("d", 1, time.Second)))
@@ -233,7 +233,7 @@ func TestSamplesAtWorkAreListedInABoundedNumberOfRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		rows := 24
-		l := progress.NewLive(&out, func() (int, int) { return 100, rows })
+		l := progress.NewLive(&out, func() (int, int) { return 100, rows }, true)
 		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		r := at(1, 0)
 		r.GetProgress().GetProgress().Running = 30
@@ -278,4 +278,15 @@ func TestScoresAreShownWithTheSamplesThatTheyAreOf(t *testing.T) {
 		assert.Contains(t, out.String(), "4/40 done")
 		assert.Contains(t, out.String(), "match 1.000 so far")
 	})
+}
+
+func TestLiveWithoutColor(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	l := progress.NewLive(&out, func() (int, int) { return 60, 24 }, false)
+	s := progress.NewState(at(0, 0).GetProgress(), time.Now())
+	s.Observe(at(10, 10))
+	l.Show(s)
+	assert.Contains(t, out.String(), "20/40 done")
+	assert.NotRegexp(t, "\\x1b\\[[0-9]*m", out.String())
 }
