@@ -35,6 +35,8 @@ type app struct {
 
 // Main runs the command line args, without the program's name, and returns the exit code.
 func Main(ctx context.Context, p Process, args []string) int {
+	out := &output{to: p.Stdout}
+	p.Stdout = out
 	a := &app{Process: p}
 	root := a.root() //nolint:contextcheck // Commands get the context from cobra.
 	root.SetArgs(args)
@@ -45,6 +47,9 @@ func Main(ctx context.Context, p Process, args []string) int {
 			a.at = found
 		}
 		err = usageError{err}
+	}
+	if err == nil {
+		err = out.failed()
 	}
 	a.report(err)
 	return exitCode(err)

@@ -201,7 +201,7 @@ func (s *session) inspect(ctx context.Context, program []string, run inspectRun,
 	args := run.arguments(given)
 	s.app.note("running: inspect %s", shellLine(args))
 	c := exec.CommandContext(context.WithoutCancel(ctx), program[0], append(program[1:], args...)...)
-	c.Stdin, c.Stdout, c.Stderr = s.app.Stdin, s.app.Stdout, s.app.Stderr
+	c.Stdin, c.Stdout, c.Stderr = s.app.Stdin, inherited(s.app.Stdout), s.app.Stderr
 	c.Env = append(os.Environ(), "EVALFLEET_SERVER="+s.address, "EVALFLEET_TOKEN="+token, "EVALFLEET_PROJECT="+strings.TrimPrefix(s.app.project, "projects/"))
 	if models, ok := s.app.Env("INSPECT_EVAL_MODEL"); ok {
 		c.Env = append(c.Env, "INSPECT_EVAL_MODEL="+onEvalfleet(models))

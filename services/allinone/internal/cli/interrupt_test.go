@@ -137,7 +137,10 @@ func TestASecondInterruptThatComesDuringTheLogStillShowsTheResults(t *testing.T)
 	t.Parallel()
 	signals := make(chan os.Signal)
 	var said, shown bytes.Buffer
-	a := &app{Process: Process{Name: "evalfleet", Stdout: &shown, Stderr: &said, Signals: signals, StderrWidth: func() int { return 0 }, StdoutWidth: func() int { return 0 }}, project: "default"}
+	none := func() int { return 0 }
+	a := &app{Process: Process{
+		Name: "evalfleet", Stdout: &shown, Stderr: &said, Signals: signals, StderrWidth: none, StdoutWidth: none, Env: func(string) (string, bool) { return "", false },
+	}, project: "default"}
 	s := &session{app: a, evals: &cancels{signals: signals}}
 	keeper := &logKeeper{session: s, dir: t.TempDir(), name: cancelled.GetName(), stop: func() {}, stopped: make(chan struct{})}
 	close(keeper.stopped)

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -37,23 +40,37 @@ func emitAll[M proto.Message](a *app, list []M) error {
 
 // table writes rows under headings. In a terminal it keeps to the width; in a pipe nothing is cut.
 func (a *app) table(head []string, rows [][]string) {
+	for line := range strings.Lines(tableText(head, rows, a.StdoutWidth()) + "\n") {
+		_, _ = io.WriteString(a.Stdout, strings.TrimRight(line, " \n")+"\n") // Main reports what cannot be written.
+	}
+}
+
+// fits reports whether nothing of a table is cut.
+func (a *app) fits(head []string, rows [][]string) bool {
+	width := a.StdoutWidth()
+	return width == 0 || text.LongestLineLen(tableText(head, rows, 0)) <= width+padding
+}
+
+// padding is how many blanks follow each column.
+const padding = 2
+
+// tableText is a table of at most so many columns; 0 is any number.
+func tableText(head []string, rows [][]string, width int) string {
 	t := table.NewWriter()
 	t.SetStyle(table.Style{
 		Name:    "evalfleet",
-		Box:     table.BoxStyle{PaddingRight: "  ", UnfinishedRow: "…"},
+		Box:     table.BoxStyle{PaddingRight: strings.Repeat(" ", padding), UnfinishedRow: "…"},
 		Format:  table.FormatOptions{Header: text.FormatUpper},
 		Options: table.OptionsNoBordersAndSeparators,
 	})
-	if width := a.StdoutWidth(); width > 0 {
+	if width > 0 {
 		t.Style().Size.WidthMax = width
 	}
 	t.AppendHeader(cells(head))
 	for _, row := range rows {
 		t.AppendRow(cells(row))
 	}
-	for line := range strings.Lines(t.Render() + "\n") {
-		_, _ = io.WriteString(a.Stdout, strings.TrimRight(line, " \n")+"\n") // Nothing can be done when the reader is gone.
-	}
+	return t.Render()
 }
 
 func cells(texts []string) table.Row {
@@ -114,4 +131,43 @@ func dash(s string) string {
 		return "–"
 	}
 	return s
+}
+
+// output is the standard output. It keeps the first error, because most lines are written without a look at it. It may
+// be used concurrently.
+type output struct {
+	to  io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+// Write implements [io.Writer].
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err == nil {
+			o.err = err
+		}
+	}
+	return n, err
+}
+
+// inherited is the standard output for a program that this one starts: a terminal stays one.
+func inherited(stdout io.Writer) io.Writer {
+	if o, ok := stdout.(*output); ok {
+		return o.to
+	}
+	return stdout
+}
+
+// failed is why output is missing; nil if its reader has gone, which had enough of it.
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if errors.Is(o.err, syscall.EPIPE) {
+		return nil
+	}
+	return o.err
 }

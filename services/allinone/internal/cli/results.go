@@ -247,7 +247,7 @@ func (a *app) showScores(scores []*agentv1.ScoreResult) {
 	if severalReducers {
 		head = append(head, "reducer")
 	}
-	var rows [][]string
+	var rows, listed [][]string
 	for _, s := range scores {
 		row := []string{s.GetName(), fmt.Sprint(s.GetScoredSamples())}
 		if severalModels {
@@ -255,6 +255,9 @@ func (a *app) showScores(scores []*agentv1.ScoreResult) {
 		}
 		if severalReducers {
 			row = append(row, dash(s.GetReducer()))
+		}
+		for _, m := range s.GetMetrics() {
+			listed = append(listed, append(slices.Clone(row), m.GetKey(), number(m.Value)))
 		}
 		for _, key := range metrics {
 			cell := ""
@@ -267,5 +270,9 @@ func (a *app) showScores(scores []*agentv1.ScoreResult) {
 		}
 		rows = append(rows, row)
 	}
-	a.table(append(head, metrics...), rows)
+	if wide := append(slices.Clone(head), metrics...); a.fits(wide, rows) {
+		a.table(wide, rows)
+	} else {
+		a.table(append(head, "metric", "value"), listed)
+	}
 }
