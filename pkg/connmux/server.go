@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/connlimit"
@@ -95,10 +96,12 @@ func (s *Server) Unready() { s.grpc.SetReady(false) }
 // caller bounds ctx.
 func (s *Server) Stop(ctx context.Context) error {
 	s.grpc.SetReady(false)
+	var drained sync.WaitGroup
+	drained.Go(func() { s.grpc.Drain(ctx) })
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = s.http.Close()
 	}
-	s.grpc.Drain(ctx)
+	drained.Wait()
 	return err
 }

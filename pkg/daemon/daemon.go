@@ -41,6 +41,9 @@ type Program struct {
 	Effects bool
 	// Stateless reports whether it stores nothing, and so has neither a data directory nor stores.
 	Stateless bool
+	// Patient makes a stop wait for calls in flight as long as it may, since each is paid for. Other services end theirs
+	// soon: while one of them stops, what it drives stands still.
+	Patient bool
 	// Forward makes calls to peers carry the caller's credential instead of the process's own.
 	Forward bool
 	// Reload applies the program's configuration to the service that runs, which an earlier program of the name built. Calls

@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// grace is how long calls may continue after the signal to stop.
-const grace = 25 * time.Second
+// Grace is how long calls of a patient program may continue after the signal to stop.
+const Grace = 25 * time.Second
 
 // Configuration is the whole configuration of a process: a pointer to a struct that pkg/config can fill. Its Validate
 // should report what [Config.Alone] returns.
@@ -97,7 +97,7 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	case <-ctx.Done():
 		log.InfoContext(ctx, "stopping", "service", program.Name)
 	}
-	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), grace))
+	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), Grace))
 }
 
 // reloader reloads the configuration of a process, which is read into a new value of its type.

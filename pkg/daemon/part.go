@@ -28,7 +28,8 @@ func (p Program) Part(assemble func(context.Context) (Parts, net.Listener, error
 		return err
 	}
 	return lifecycle.Part{
-		Name: p.Name,
+		Name:    p.Name,
+		Patient: p.Patient,
 		Start: func(ctx context.Context) (err error) {
 			var listener net.Listener
 			parts, listener, err = assemble(ctx)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Patience is how long a stop waits for a part beyond its share of the grace. A part that does not end within it is
+// Patience is how long a stop waits for a part beyond its time. A part that does not end within it is
 // abandoned, so that it cannot block the end of the process.
 const Patience = 5 * time.Second
 
@@ -20,6 +20,8 @@ type Part struct {
 	Start func(ctx context.Context) error
 	// Stop ends it; ctx bounds how long it may take.
 	Stop func(ctx context.Context) error
+	// Patient reports whether Stop waits for work that is worth it: it then has all that is left of the grace.
+	Patient bool
 }
 
 // Group is a list of parts. It is not for concurrent use.
@@ -45,34 +47,39 @@ func (g *Group) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the started parts in reverse, each within an equal share of grace, and returns all their errors. A part
-// that has not ended [Patience] after its share results in an error, and may still run when Stop returns.
+// Stop stops the started parts in reverse, and returns all their errors. A patient part has what is left of grace, any
+// other an equal share of it, which few need, so that the whole may take twice grace. A part that has not ended
+// [Patience] after its time results in an error, and may still run when Stop returns.
 func (g *Group) Stop(ctx context.Context, grace time.Duration) error {
 	var faults []error
-	share := grace / time.Duration(max(1, g.started))
+	begun, share := time.Now(), grace/time.Duration(max(1, g.started))
 	for ; g.started > 0; g.started-- {
 		p := g.parts[g.started-1]
 		if p.Stop == nil {
 			continue
 		}
-		if err := p.stop(ctx, share); err != nil {
+		within := share
+		if p.Patient {
+			within = max(share, grace-time.Since(begun))
+		}
+		if err := p.stop(ctx, within); err != nil {
 			faults = append(faults, fmt.Errorf("stop %s: %w", p.Name, err))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-func (p Part) stop(ctx context.Context, share time.Duration) error {
-	within, cancel := context.WithTimeout(ctx, share)
+func (p Part) stop(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- p.Stop(within) }()
-	late := time.NewTimer(share + Patience)
+	go func() { ended <- p.Stop(ctx) }()
+	late := time.NewTimer(within + Patience)
 	defer late.Stop()
 	select {
 	case err := <-ended:
 		return err
 	case <-late.C:
-		return fmt.Errorf("has not ended after %v, and is given up", share+Patience)
+		return fmt.Errorf("has not ended after %v, and is given up", within+Patience)
 	}
 }

@@ -61,3 +61,24 @@ func TestAPartThatDoesNotEndIsGivenUpAndTheOthersStop(t *testing.T) {
 		assert.Equal(t, []string{"+store", "+server", "-server", "-store"}, log)
 	})
 }
+
+func TestAPatientPartHasWhatIsLeftOfTheGrace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		took := map[string]time.Duration{}
+		until := func(name string, patient bool) lifecycle.Part {
+			return lifecycle.Part{Name: name, Patient: patient, Stop: func(ctx context.Context) error {
+				begun := time.Now()
+				<-ctx.Done()
+				took[name] = time.Since(begun)
+				return nil
+			}}
+		}
+		var g lifecycle.Group
+		g.Add(until("models", true), until("runs", false), until("front", true), until("announcement", false))
+		require.NoError(t, g.Start(t.Context()))
+		require.NoError(t, g.Stop(t.Context(), 20*time.Second))
+		share := 5 * time.Second
+		assert.Equal(t, map[string]time.Duration{"announcement": share, "front": 15 * time.Second, "runs": share, "models": share}, took)
+	})
+}

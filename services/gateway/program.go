@@ -13,6 +13,7 @@ const DefaultListen = "127.0.0.1:7460"
 func Program(cfg Config) daemon.Program {
 	return daemon.Program{
 		Name:      "gateway",
+		Patient:   true,
 		Listen:    DefaultListen,
 		Calls:     []string{"modelgw", "toolexec", "sandboxd", "agentorch"},
 		Stateless: true,

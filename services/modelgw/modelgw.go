@@ -381,6 +381,7 @@ func (s *Service) Run(ctx context.Context) error {
 		others.Go(func() { s.budgets.Run(ctx) })
 	}
 	s.effects.Sweep(ctx)
+	s.batches.Stop() // What waits for a batch does not hold up a stop.
 	others.Wait()
 	return nil
 }

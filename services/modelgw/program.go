@@ -20,6 +20,7 @@ import (
 func Program(cfg Config) daemon.Program {
 	return daemon.Program{
 		Name:    "modelgw",
+		Patient: true,
 		Listen:  "127.0.0.1:7463",
 		Effects: true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {

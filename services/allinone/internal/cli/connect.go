@@ -69,10 +69,11 @@ type session struct {
 	blobs     blobv1.BlobServiceClient
 }
 
-// How long a command waits for its own server to start, and to stop.
+// How long a command waits for its own server to start, and at most for calls in flight when that stops: someone may
+// wait for the command to end.
 const (
 	startTimeout = time.Minute
-	stopGrace    = 15 * time.Second
+	stopGrace    = 4 * time.Second
 )
 
 // named is the address that --server names, else EVALFLEET_SERVER; empty is none.

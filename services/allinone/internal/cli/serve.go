@@ -164,7 +164,11 @@ func (a *app) serveUntilInterrupt(ctx context.Context, s server, started func(se
 	stop()
 	a.note("stopping; interrupt again to stop at once")
 	running, stop = a.untilInterrupt(ctx)
-	return errors.Join(err, s.Stop(running, stopGrace))
+	grace := stopGrace
+	if _, alone := s.(*daemon.Process); alone {
+		grace = daemon.Grace
+	}
+	return errors.Join(err, s.Stop(running, grace))
 }
 
 // sayServing writes where a server serves.
