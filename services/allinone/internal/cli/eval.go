@@ -86,10 +86,12 @@ func (s *session) showEvals(listed []*agentv1.Eval) error {
 		case !s.idle && !ended(e) && p.GetWaiting() > 0:
 			state += fmt.Sprintf(", %d waiting", p.GetWaiting())
 		}
+		done := fmt.Sprintf("%d/%d", progress.Done(p), p.GetTotal())
+		if failed := p.GetFailed(); failed > 0 {
+			done += fmt.Sprintf(", %d failed", failed)
+		}
 		rows = append(rows, []string{
-			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), state,
-			fmt.Sprintf("%d/%d", progress.Done(p), p.GetTotal()),
-			headline(e), progress.Count(p.GetTotalTokens()), when(e.GetCreateTime()),
+			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), state, done, headline(e), progress.Count(p.GetTotalTokens()), when(e.GetCreateTime()),
 		})
 	}
 	a.table([]string{"eval", "task", "model", "state", "done", "result", "tokens", "made"}, rows)

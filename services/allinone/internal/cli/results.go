@@ -197,7 +197,7 @@ func (s *session) facts(e *agentv1.Eval) string {
 	if s.idle && !ended(e) {
 		atWork = stateInterrupted
 	}
-	parts := []string{fmt.Sprintf("%d samples", p.GetTotal())}
+	parts := []string{progress.Several(p.GetTotal(), "sample", "samples")}
 	failed := p.GetFailed()
 	switch done := progress.Done(p); {
 	case done == p.GetTotal():
