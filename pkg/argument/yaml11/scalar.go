@@ -81,18 +81,48 @@ func integer(text string) []byte {
 	case strings.HasPrefix(digits, "0") && len(digits) > 1:
 		digits, base = digits[1:], 8
 	}
-	value := new(big.Int)
-	for part := range strings.SplitSeq(digits, ":") {
-		n, ok := new(big.Int).SetString(part, base)
-		if !ok { // only underscores after the prefix
-			return quote(text)
+	switch {
+	case digits == "": // only underscores after the prefix
+		return quote(text)
+	case base == 10 && !strings.Contains(digits, ":"): // They are in their decimal form, without leading zeros.
+		if negative && digits != "0" {
+			digits = "-" + digits
 		}
-		value.Mul(value, big.NewInt(60)).Add(value, n)
+		return []byte(digits)
 	}
+	value := sexagesimal(strings.Split(digits, ":"), base)
 	if negative {
 		value.Neg(value)
 	}
 	return value.Append(nil, 10)
+}
+
+// sexagesimal returns the number whose digits to the base 60 are numbers to a base themselves; one is that number.
+func sexagesimal(parts []string, base int) *big.Int {
+	if len(parts) == 1 {
+		return number(parts[0], base)
+	}
+	middle := len(parts) / 2
+	return joined(sexagesimal(parts[:middle], base), sexagesimal(parts[middle:], base), 60, len(parts)-middle)
+}
+
+// undivided is how many digits are read at once: the time that it takes grows with the square of their count.
+const undivided = 1000
+
+// number returns the number that digits are to a base.
+func number(digits string, base int) *big.Int {
+	if len(digits) <= undivided {
+		value, _ := new(big.Int).SetString(digits, base) // The pattern has checked them.
+		return value
+	}
+	middle := len(digits) / 2
+	return joined(number(digits[:middle], base), number(digits[middle:], base), base, len(digits)-middle)
+}
+
+// joined returns the number of the upper and the lower digits, of which there are count.
+func joined(upper, lower *big.Int, base, count int) *big.Int {
+	scale := new(big.Int).Exp(big.NewInt(int64(base)), big.NewInt(int64(count)), nil)
+	return upper.Mul(upper, scale).Add(upper, lower)
 }
 
 // float returns the JSON form of text that matches floatPattern; a value beyond the range of a float stays text.

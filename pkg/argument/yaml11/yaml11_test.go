@@ -206,3 +206,20 @@ func FuzzToJSON(f *testing.F) {
 		}
 	})
 }
+
+// Integers are exact, and the time of many digits is not that of their count times their count.
+func TestLongIntegers(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	digits := strings.Repeat("1234567890", 400_000)
+	for text, want := range map[string]string{"+" + digits: digits, "-" + digits: "-" + digits} {
+		got, err := yaml11.ToJSON(text)
+		require.NoError(t, err)
+		assert.True(t, want == string(got), "the digits stay")
+	}
+	for _, text := range []string{"0x" + strings.Repeat("9a", 100_000), "0" + strings.Repeat("71", 100_000), "0b" + strings.Repeat("10", 200_000), "1" + strings.Repeat(":1", 450_000)} {
+		_, err := yaml11.ToJSON(text)
+		require.NoError(t, err)
+	}
+	assert.Less(t, time.Since(begun), waittest.Bound)
+}
