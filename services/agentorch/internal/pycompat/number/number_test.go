@@ -4,10 +4,12 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/number"
 )
 
@@ -88,4 +90,16 @@ func FuzzStripFormatting(f *testing.F) {
 		stripped := number.StripFormatting(text)
 		require.False(t, strings.ContainsAny(stripped, "$,£€*_"))
 	})
+}
+
+// The time of a long word is not that of its length times its length.
+func TestLongWords(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	value, ok := number.Parse(strings.Repeat("-", 1<<21) + "3")
+	require.True(t, ok)
+	assert.InDelta(t, 3, value, 0)
+	_, ok = number.Parse("2" + strings.Repeat("¹", 1<<21))
+	require.False(t, ok, "the exponent has no finite value")
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

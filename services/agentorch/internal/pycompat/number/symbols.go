@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
@@ -61,14 +62,14 @@ func parseSymbols(s string) (float64, bool) {
 func takeSigns(s string) (rest string, negative bool) {
 	rest = pytext.Trim(s)
 	for rest != "" {
-		r := []rune(rest)[0]
+		r, size := utf8.DecodeRuneInString(rest)
 		switch {
 		case strings.ContainsRune(minusSigns+minusWords, r):
 			negative = !negative
 		case !strings.ContainsRune(plusSigns+plusWords, r):
 			return rest, negative
 		}
-		rest = strings.TrimLeftFunc(rest[len(string(r)):], pytext.IsSpace)
+		rest = strings.TrimLeftFunc(rest[size:], pytext.IsSpace)
 	}
 	return "", negative
 }
@@ -88,16 +89,18 @@ func isSeparator(r rune) bool { return pytext.IsSpace(r) || strings.ContainsRune
 func splitExponent(text string) (base string, exponent float64, ok bool) {
 	trimmed := []rune(strings.TrimRightFunc(text, isSeparator))
 	start := len(trimmed)
-	digits := ""
 	for start > 0 {
-		d, isSuperscript := superscript(trimmed[start-1])
-		if !isSuperscript {
+		if _, isSuperscript := superscript(trimmed[start-1]); !isSuperscript {
 			break
 		}
-		digits = strconv.Itoa(d) + digits
 		start--
 	}
-	if digits == "" {
+	var digits strings.Builder
+	for _, r := range trimmed[start:] {
+		d, _ := superscript(r)
+		digits.WriteByte(byte('0' + d))
+	}
+	if digits.Len() == 0 {
 		return text, 0, false
 	}
 	sign := 1.0
@@ -108,7 +111,7 @@ func splitExponent(text string) (base string, exponent float64, ok bool) {
 		}
 	}
 	base = strings.TrimRightFunc(string(trimmed[:start]), pytext.IsSpace)
-	value, err := strconv.ParseFloat(digits, 64)
+	value, err := strconv.ParseFloat(digits.String(), 64)
 	if base == "" || err != nil {
 		return text, 0, false
 	}
