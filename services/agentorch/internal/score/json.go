@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
@@ -154,6 +153,7 @@ func parseList(dec *json.Decoder) (Value, error) {
 
 func parseMap(dec *json.Decoder) (Value, error) {
 	entries := []Entry{}
+	given := map[string]bool{}
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
@@ -164,9 +164,10 @@ func parseMap(dec *json.Decoder) (Value, error) {
 			return Value{}, err
 		}
 		name := key.(string) // the decoder gives only strings as keys
-		if slices.ContainsFunc(entries, func(e Entry) bool { return e.Key == name }) {
+		if given[name] {
 			return Value{}, fmt.Errorf("score value: key %q is given twice", name)
 		}
+		given[name] = true
 		entries = append(entries, Entry{Key: name, Value: item})
 	}
 	if len(entries) == 1 && entries[0].Key == nonFinite {

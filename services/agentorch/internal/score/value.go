@@ -39,6 +39,7 @@ type Value struct {
 	number  float64
 	list    []Value
 	entries []Entry
+	places  map[string]int // of the entries by their keys, if there are more than a few
 }
 
 // Entry is one key of a map value.
@@ -68,8 +69,20 @@ func Bool(b bool) Value {
 // List returns a list value.
 func List(items ...Value) Value { return Value{kind: KindList, list: slices.Clip(items)} }
 
+// few is up to how many entries are looked through for one.
+const few = 8
+
 // Map returns a map value that keeps the order of its entries. Keys must differ.
-func Map(entries ...Entry) Value { return Value{kind: KindMap, entries: slices.Clip(entries)} }
+func Map(entries ...Entry) Value {
+	v := Value{kind: KindMap, entries: slices.Clip(entries)}
+	if len(entries) > few {
+		v.places = make(map[string]int, len(entries))
+		for i, entry := range slices.Backward(entries) {
+			v.places[entry.Key] = i
+		}
+	}
+	return v
+}
 
 // Unscored returns the value of a sample that could not be scored.
 func Unscored() Value { return Number(math.NaN()) }
@@ -91,6 +104,13 @@ func (v Value) Entries() []Entry { return v.entries }
 
 // Lookup returns the entry of a map value.
 func (v Value) Lookup(key string) (Value, bool) {
+	if v.places != nil {
+		at, known := v.places[key]
+		if !known {
+			return Value{}, false
+		}
+		return v.entries[at].Value, true
+	}
 	for _, entry := range v.entries {
 		if entry.Key == key {
 			return entry.Value, true

@@ -2,12 +2,16 @@ package score_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
@@ -125,4 +129,22 @@ func FuzzValueJSON(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, string(raw), string(again))
 	})
+}
+
+func TestAValueMayHaveManyKeys(t *testing.T) {
+	t.Parallel()
+	var document strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&document, `"k%d":1,`, i)
+	}
+	begun := time.Now()
+	var v score.Value
+	require.NoError(t, json.Unmarshal([]byte("{"+document.String()+`"k":1}`), &v))
+	assert.Len(t, v.Entries(), 200_001)
+	assert.True(t, v.Equal(v))
+	last, ok := v.Lookup("k199999")
+	assert.True(t, ok)
+	assert.True(t, last.Equal(score.Integer(1)))
+	require.ErrorContains(t, json.Unmarshal([]byte("{"+document.String()+`"k7":1}`), &v), `"k7" is given twice`)
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

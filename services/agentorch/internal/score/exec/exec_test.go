@@ -20,6 +20,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
@@ -250,4 +251,14 @@ func TestBadParams(t *testing.T) {
 		_, err := Definition().New(json.RawMessage(params))
 		assert.Error(t, err, params)
 	}
+}
+
+func TestAFenceMayBeLong(t *testing.T) {
+	t.Parallel()
+	fence := strings.Repeat("`", 1<<21)
+	begun := time.Now()
+	block, found := lastBlock(fence+"python\n```\n"+fence+"\n", "python")
+	assert.True(t, found)
+	assert.Equal(t, "```\n", block)
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

@@ -21,11 +21,9 @@ func lastBlock(text, language string) (string, bool) {
 		bare := strings.TrimSpace(line)
 		switch {
 		case fence == "" && (strings.HasPrefix(bare, "```") || strings.HasPrefix(bare, "~~~")):
-			fence = bare[:3]
-			for len(fence) < len(bare) && bare[len(fence)] == fence[0] {
-				fence += fence[:1]
-			}
-			marked = isLanguage(bare[len(fence):], language)
+			mark := strings.TrimLeft(bare, bare[:1])
+			fence = bare[:len(bare)-len(mark)]
+			marked = isLanguage(mark, language)
 		case fence != "" && strings.HasPrefix(bare, fence) && strings.Trim(bare, fence[:1]) == "":
 			end()
 		case fence != "":
