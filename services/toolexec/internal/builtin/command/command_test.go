@@ -1,8 +1,10 @@
 package command
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +12,7 @@ import (
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool/tooltest"
 )
@@ -95,4 +98,17 @@ func FuzzDecode(f *testing.F) {
 		// Every run of valid characters survives.
 		require.Equal(t, strings.ReplaceAll(strings.ToValidUTF8(string(bytes), ""), "\ufffd", ""), strings.ReplaceAll(got, "\ufffd", ""))
 	})
+}
+
+func TestAViewIsFencedByMoreThanItHolds(t *testing.T) {
+	t.Parallel()
+	for code, fence := range map[string]string{"a": "```", "`a``b`": "```", "a ``` b": "````", "`````\na\n```": "``````"} {
+		arguments, err := json.Marshal(map[string]string{"code": code})
+		require.NoError(t, err)
+		assert.Equal(t, fence+"python\n"+code+"\n"+fence+"\n", View("Python", "python", "code")(arguments).GetContent())
+	}
+	many := strings.Repeat("`", 1<<21)
+	begun := time.Now()
+	assert.Len(t, View("Python", "", "code")(json.RawMessage(`{"code":"`+many+`"}`)).GetContent(), 3*len(many)+len("`\n\n`\n"))
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

@@ -17,12 +17,21 @@ func View(title, language, argument string) func(arguments json.RawMessage) *too
 			code = title
 		}
 		code = strings.TrimSpace(code)
-		fence := "```"
-		for strings.Contains(code, fence) {
-			fence += "`"
-		}
+		fence := fenceOf(code)
 		return &toolv1.ToolCallContent{Title: title, Format: toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN, Content: fence + language + "\n" + code + "\n" + fence + "\n"}
 	}
+}
+
+// fenceOf returns a fence that is longer than each run of backticks in code.
+func fenceOf(code string) string {
+	longest, run := len("``"), 0
+	for i := range len(code) {
+		if run++; code[i] != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return strings.Repeat("`", longest+1)
 }
 
 // text returns an argument as text, valid or not; empty if it is absent or its value is empty, such as null, false or
