@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -227,4 +228,16 @@ func FuzzCheck(f *testing.F) {
 		}
 		_, _ = s.Check(json.RawMessage(document))
 	})
+}
+
+func TestManyFaultsOfAlternatives(t *testing.T) {
+	t.Parallel()
+	s, err := jsonschema.Compile(json.RawMessage(`{"anyOf":[{"type":"array","items":{"type":"integer"}},{"type":"null"}]}`))
+	require.NoError(t, err)
+	begun := time.Now()
+	violations, err := s.Check(json.RawMessage("[" + strings.Repeat(`"",`, 100_000) + `""]`))
+	require.NoError(t, err)
+	require.Len(t, violations, 1)
+	assert.Equal(t, 100_001, strings.Count(violations[0].Message, "/"))
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

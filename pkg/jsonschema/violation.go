@@ -87,10 +87,12 @@ func bounded(bound string, got, want *big.Rat) string {
 // alternatives explains why none of several schemas matches, or that more than one does.
 func alternatives(err *jsonschema.ValidationError) string {
 	var reasons []string
+	known := map[string]bool{}
 	for _, cause := range err.Causes {
 		collect(cause, func(v Violation) {
 			reason := strings.TrimPrefix(v.String(), pointer(err.InstanceLocation)+": ")
-			if !slices.Contains(reasons, reason) {
+			if !known[reason] {
+				known[reason] = true
 				reasons = append(reasons, reason)
 			}
 		})
