@@ -51,12 +51,13 @@ func (k KeptBlocks) Data(kind string, raw []byte) *contentv1.Content {
 	if !known || err != nil {
 		return nil
 	}
+	set := &orderedjson.Object{}
 	for name, value := range block.All() {
-		if value == nil {
-			block.Delete(name)
+		if value != nil {
+			set.Set(name, value)
 		}
 	}
-	return DataPart(kept.Member, kept.Type, block)
+	return DataPart(kept.Member, kept.Type, set)
 }
 
 // Block returns the block that data was made of, and its type; empty for data of others.

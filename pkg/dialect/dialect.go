@@ -5,6 +5,8 @@
 package dialect
 
 import (
+	"strings"
+
 	"github.com/evalfleet/evalfleet/pkg/argument"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
@@ -18,7 +20,11 @@ const NoContent = "(no content)"
 // called tool.
 func ToolCall(id, function, arguments string, tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 	call := &toolv1.ToolCall{Id: id, Function: function, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION}
-	parsed, err := argument.Parse(arguments, firstParameter(function, tools))
+	first := ""
+	if !strings.HasPrefix(strings.TrimSpace(arguments), "{") { // An object needs no parameter to be bound to.
+		first = firstParameter(function, tools)
+	}
+	parsed, err := argument.Parse(arguments, first)
 	if err != nil {
 		call.ArgumentsJson, call.ParseError = "{}", new(err.Error())
 		return call

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +18,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // read returns the events of a stream as `type|data`.
@@ -228,3 +232,78 @@ func TestASchemaIsEditedAtAllLevels(t *testing.T) {
 		assert.Equal(t, want, dialect.EditSchema(schema, dialect.DropBounds))
 	}
 }
+
+// drip gives a few bytes at a time.
+type drip struct{ io.Reader }
+
+func (d drip) Read(p []byte) (int, error) { return d.Reader.Read(p[:min(len(p), 1400)]) }
+
+// The time of what a vendor sends is not that of its length times its length.
+func TestLongAnswersAreReadInTime(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(*testing.T){
+		"an event that comes in many pieces": func(t *testing.T) {
+			events, err := read(drip{strings.NewReader("data: " + strings.Repeat("a", 24<<20) + "\r\n\r\n")})
+			require.NoError(t, err)
+			require.Len(t, events, 1)
+			assert.Len(t, events[0], 24<<20+1)
+		},
+		"many open tags": func(t *testing.T) {
+			thought, rest, ok := dialect.CutThink(strings.Repeat("<think>", 1<<20) + "a" + strings.Repeat("</think>", 1<<20) + "b")
+			assert.True(t, ok)
+			assert.Len(t, thought, 15<<20-15+1)
+			assert.Equal(t, "b", rest)
+		},
+		"a block with many nulls": func(t *testing.T) {
+			var block strings.Builder
+			for i := range 200_000 {
+				fmt.Fprintf(&block, `"m%d":null,`, i)
+			}
+			part := dialect.KeptBlocks{"x": {Member: "m", Type: "y"}}.Data("x", []byte(`{"type":"x",`+block.String()+`"z":1}`))
+			assert.JSONEq(t, `{"m":{"type":"y","z":1}}`, part.GetData().GetJson())
+		},
+		"results of many calls": func(t *testing.T) {
+			var open dialect.OpenCalls
+			open.Open(make([]*toolv1.ToolCall, 500_000))
+			for range 500_000 {
+				open.Close(func(*toolv1.ToolCall) bool { return true })
+			}
+			assert.Empty(t, open.IDs())
+		},
+		"many whole parts": func(t *testing.T) {
+			var said dialect.Said
+			parts := make([]*contentv1.Content, 50_000)
+			for i := range parts {
+				parts[i] = chat.ImagePart(fmt.Sprint("data:image/png;base64,", i))
+				said.Add(dialect.PartDelta(parts[i]), silent{})
+			}
+			for part := range said.Rest(append(parts, chat.ImagePart("data:,")), dialect.Readable) {
+				assert.Equal(t, "data:,", part.GetImage().GetMedia().GetUri())
+			}
+		},
+		"an error with many numbers": func(t *testing.T) {
+			var said strings.Builder
+			for i := range 500_000 {
+				fmt.Fprint(&said, 1000+i, " ")
+			}
+			_, _, ok := dialect.Room(said.String())
+			assert.False(t, ok)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			read(t)
+			assert.Less(t, time.Since(begun), waittest.Bound)
+		})
+	}
+}
+
+// silent is a writer of pieces that writes nothing.
+type silent struct{}
+
+func (silent) WriteBegin()                      {}
+func (silent) WriteText(string)                 {}
+func (silent) WriteReasoning(string)            {}
+func (silent) WriteCall(*modelv1.ToolCallDelta) {}
+func (silent) WritePart(*contentv1.Content)     {}

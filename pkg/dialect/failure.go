@@ -145,6 +145,9 @@ var numbers = regexp.MustCompile(`\d[\d,]{2,}`)
 func Room(said string) (tokens, most int64, ok bool) {
 	var found []int64
 	for _, text := range numbers.FindAllString(said, -1) {
+		if len(found) > 2 {
+			break
+		}
 		n, err := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64)
 		if err == nil && !slices.Contains(found, n) {
 			found = append(found, n)

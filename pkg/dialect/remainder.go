@@ -84,9 +84,15 @@ type Unsaid struct {
 func (s *Said) Rest(parts []*contentv1.Content, readable func(*contentv1.Content) string) iter.Seq2[*contentv1.Content, Unsaid] {
 	return func(yield func(*contentv1.Content, Unsaid) bool) {
 		texts, reasoning := Remainder{Said: s.Text.String()}, Remainder{Said: s.Reasoning.String(), All: s.Sealed}
+		next := 0 // of the whole parts, which mostly come in the order of the answer
 		for _, part := range parts {
 			var m Unsaid
-			if slices.ContainsFunc(s.whole, func(came *contentv1.Content) bool { return proto.Equal(came, part) }) {
+			switch plain := part.GetText() != nil || part.GetReasoning() != nil; {
+			case plain: // None of the whole parts is.
+			case next < len(s.whole) && proto.Equal(s.whole[next], part):
+				next++
+				continue
+			case slices.ContainsFunc(s.whole, func(came *contentv1.Content) bool { return proto.Equal(came, part) }):
 				continue
 			}
 			switch {

@@ -30,7 +30,7 @@ func Events(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(make([]byte, 0, 16<<10), MaxEventBytes)
-		lines.Split(splitLines)
+		lines.Split((&lineSplitter{}).split)
 		var event Event
 		hasData, first := false, true
 		for lines.Scan() {
@@ -95,24 +95,44 @@ func AppendEvent(dst []byte, name string, data []byte) []byte {
 	}
 }
 
-// splitLines ends lines at \n, \r\n and \r.
-func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	i := bytes.IndexAny(data, "\r\n")
+// lineSplitter ends lines at \n, \r\n and \r. It looks at each byte of a line once, however little of it comes at a
+// time.
+type lineSplitter struct {
+	// searched is how much of the line has come and has no end in it.
+	searched int
+}
+
+// split is a bufio.SplitFunc.
+func (s *lineSplitter) split(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	advance, token = splitLine(data, s.searched, atEOF)
+	if s.searched = 0; advance == 0 {
+		s.searched = len(bytes.TrimSuffix(data, []byte("\r")))
+	}
+	return advance, token, nil
+}
+
+// splitLine returns the first line of data, which has no end before from, and how much it takes with its end; nothing
+// if more of it may come.
+func splitLine(data []byte, from int, atEOF bool) (advance int, line []byte) {
+	i := bytes.IndexAny(data[from:], "\r\n")
+	if i >= 0 {
+		i += from
+	}
 	switch {
 	case i < 0 && atEOF && len(data) > 0:
-		return len(data), data, nil
+		return len(data), data
 	case i < 0:
-		return 0, nil, nil
+		return 0, nil
 	case data[i] == '\n':
-		return i + 1, data[:i], nil
+		return i + 1, data[:i]
 	case i+1 < len(data):
 		if data[i+1] == '\n' {
-			return i + 2, data[:i], nil
+			return i + 2, data[:i]
 		}
-		return i + 1, data[:i], nil
+		return i + 1, data[:i]
 	case atEOF:
-		return i + 1, data[:i], nil
+		return i + 1, data[:i]
 	default:
-		return 0, nil, nil // whether \n follows is not known yet
+		return 0, nil // whether \n follows is not known yet
 	}
 }

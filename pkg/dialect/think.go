@@ -86,13 +86,15 @@ func cutBlock(text string) (attributes, body, rest string, ok bool) {
 	if start < 0 {
 		return "", "", text, false
 	}
-	depth, at := 1, inside
+	depth, at, end := 1, inside, -1 // end is where the next closing tag begins
 	for {
-		end := strings.Index(text[at:], thinkClose)
-		if end < 0 {
-			return "", "", text, false
+		if end < at {
+			next := strings.Index(text[at:], thinkClose)
+			if next < 0 {
+				return "", "", text, false
+			}
+			end = at + next
 		}
-		end += at
 		inner, after := nextOpen(text[:end], at)
 		if inner >= 0 {
 			depth++
