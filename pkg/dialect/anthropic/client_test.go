@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func assistantSays(parts ...*contentv1.Content) *modelv1.ChatMessage {
@@ -548,4 +550,23 @@ func TestWhichErrorsGoBy(t *testing.T) {
 		body := anthropic.Codec{}.AppendError(nil, dialect.Failure{Status: 400, Message: message})
 		assert.Equal(t, want, anthropic.Codec{}.DecodeError(body).Transient, message)
 	}
+}
+
+func TestManyTurnsOfTheUserAreOne(t *testing.T) {
+	t.Parallel()
+	messages := make([]*modelv1.ChatMessage, 150_000)
+	for i := range messages {
+		messages[i] = chat.User("0123456789")
+	}
+	begun := time.Now()
+	body, err := (&anthropic.Request{Request: dialect.Request{Model: "m", Messages: messages, Config: &modelv1.GenerateConfig{}}}).Append(nil)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(body), `"role"`))
+	messages = append(messages, assistantSays(chat.TextPart("b")))
+	messages[1].Content = chat.ListContent(chat.TextPart("a"))
+	body, err = (&anthropic.Request{Request: dialect.Request{Model: "m", Messages: messages, Config: &modelv1.GenerateConfig{}}}).Append(nil)
+	require.NoError(t, err)
+	assert.Equal(t, 2, strings.Count(string(body), `"role"`))
+	assert.Equal(t, len(messages), strings.Count(string(body), `"text":`))
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

@@ -95,13 +95,9 @@ func (e *encoder) plan() *plan {
 			p.system = append(p.system, instructions(m)...)
 			continue
 		}
-		t := e.newTurn(m)
-		if last := len(p.turns) - 1; last >= 0 && t.role == roleUser && p.turns[last].role == roleUser {
-			p.turns[last] = join(p.turns[last], t)
-		} else {
-			p.turns = append(p.turns, t)
-		}
+		p.turns = append(p.turns, e.newTurn(m))
 	}
+	p.turns = merged(p.turns)
 	if !e.Cache.Off && !p.mark(len(e.Tools) > 0, e.Cache.Automatic) {
 		e.Refuse("messages", "more than 4 cache breakpoints")
 	}
@@ -211,12 +207,36 @@ func partBlock(part *contentv1.Content) []block {
 	return []block{{part: part}}
 }
 
-// join makes one turn of two: of two texts a text, else blocks.
-func join(a, b turn) turn {
-	if a.plain && b.plain {
-		return plainTurn(a.role, a.blocks[0].text+"\n"+b.blocks[0].text)
+// merged makes one turn of each run of turns of the user.
+func merged(turns []turn) []turn {
+	all := make([]turn, 0, len(turns))
+	for len(turns) > 0 {
+		end := 1
+		for turns[0].role == roleUser && end < len(turns) && turns[end].role == roleUser {
+			end++
+		}
+		all, turns = append(all, join(turns[:end])), turns[end:]
 	}
-	return turn{role: a.role, blocks: slices.Concat(a.blocks, b.blocks)}
+	return all
+}
+
+// join makes one turn of a run: of the texts at its beginning a text, and of the rest blocks.
+func join(run []turn) turn {
+	if len(run) == 1 {
+		return run[0]
+	}
+	var texts []string
+	for len(run) > 0 && run[0].plain {
+		texts, run = append(texts, run[0].blocks[0].text), run[1:]
+	}
+	joined := turn{role: roleUser}
+	if len(texts) > 0 {
+		joined = plainTurn(roleUser, strings.Join(texts, "\n"))
+	}
+	for _, t := range run {
+		joined.plain, joined.blocks = false, append(joined.blocks, t.blocks...)
+	}
+	return joined
 }
 
 // imageTypes are the media types of images that the server reads.
