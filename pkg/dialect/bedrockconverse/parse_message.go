@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -74,11 +75,12 @@ type citationsContent struct {
 	} `json:"content"`
 }
 
-func (c *citationsContent) text() (all string) {
+func (c *citationsContent) text() string {
+	var all strings.Builder
 	for _, piece := range c.Content {
-		all += piece.Text
+		all.WriteString(piece.Text)
 	}
-	return all
+	return all.String()
 }
 
 // conversation collects the messages of a request.

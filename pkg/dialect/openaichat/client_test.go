@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
@@ -17,6 +18,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // decode reads an answer of the vendor.
@@ -305,4 +307,13 @@ func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
 func TestAStreamIsCompleteWhenAllItsChoicesAre(t *testing.T) {
 	t.Parallel()
 	dialecttest.CompleteChoices(t, openaichat.Codec{})
+}
+
+func TestAnAnswerInManyParts(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	output, err := decode(`{"choices":[{"message":{"content":[` + strings.Repeat(`{"text":"0123456789"},`, 500_000) + `{"text":"!"}]}}]}`)
+	require.NoError(t, err)
+	assert.Len(t, chat.Text(chat.FirstMessage(output)), 5_000_001)
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -72,9 +73,11 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return errors.New("content is neither a text nor a list of parts")
 	}
+	var all strings.Builder
 	for _, part := range parts {
-		*c += content(part.Text)
+		all.WriteString(part.Text)
 	}
+	*c = content(all.String())
 	return nil
 }
 
