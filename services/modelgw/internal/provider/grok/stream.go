@@ -24,6 +24,8 @@ type collected struct {
 type step struct {
 	output                  *xai.CompletionOutput
 	text, reasoning, sealed strings.Builder
+	// calls are the places of its calls by their ids.
+	calls map[string]int
 }
 
 // add adds a piece, and returns what is new for those who watch.
@@ -48,7 +50,7 @@ func (c *collected) step(index int32) *step {
 	if s := c.steps[index]; s != nil {
 		return s
 	}
-	s := &step{output: &xai.CompletionOutput{Index: index, Message: &xai.CompletionMessage{}}}
+	s := &step{output: &xai.CompletionOutput{Index: index, Message: &xai.CompletionMessage{}}, calls: map[string]int{}}
 	if c.steps == nil {
 		c.steps = map[int32]*step{}
 	}
@@ -76,10 +78,12 @@ func (c *collected) addTo(s *step, piece *xai.CompletionOutputChunk) []*modelv1.
 	s.sealed.WriteString(delta.GetEncryptedContent())
 	var deltas []*modelv1.GenerateDelta
 	for _, call := range delta.GetToolCalls() {
-		at := slices.IndexFunc(message.GetToolCalls(), func(known *xai.ToolCall) bool { return call.GetId() != "" && known.GetId() == call.GetId() })
-		if at >= 0 { // The server says how far it is with a call of its own.
+		if at, known := s.calls[call.GetId()]; known { // The server says how far it is with a call of its own.
 			message.ToolCalls[at] = call
 			continue
+		}
+		if call.GetId() != "" {
+			s.calls[call.GetId()] = len(message.GetToolCalls())
 		}
 		message.ToolCalls = append(message.ToolCalls, call)
 		if c.isClients(call) {
