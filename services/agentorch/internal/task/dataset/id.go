@@ -3,8 +3,6 @@ package dataset
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
-	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
@@ -37,14 +35,21 @@ func ParseID(text string, integer bool) (ID, error) {
 	if !integer {
 		return TextID(text), nil
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return ID{text: strconv.FormatInt(n, 10), kind: idInteger}, nil
+	unsigned, negative := strings.CutPrefix(text, "-")
+	if !negative {
+		unsigned = strings.TrimPrefix(text, "+")
 	}
-	n, ok := new(big.Int).SetString(text, 10)
-	if !ok {
+	if unsigned == "" || strings.Trim(unsigned, "0123456789") != "" {
 		return ID{}, fmt.Errorf("id %q is no integer", text)
 	}
-	return ID{text: n.String(), kind: idInteger}, nil
+	digits := strings.TrimLeft(unsigned, "0")
+	switch {
+	case digits == "":
+		digits = "0"
+	case negative:
+		digits = "-" + digits
+	}
+	return ID{text: digits, kind: idInteger}, nil
 }
 
 // IsSet reports whether the id is set.

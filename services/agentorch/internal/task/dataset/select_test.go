@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -161,4 +162,23 @@ func TestATargetThatIsNoLetterIsNamed(t *testing.T) {
 	_, err := reordered(t, 1, `{"input":"q","choices":["x","y"],"target":"A"}
 {"input":"q","id":"s2","choices":["x","y"],"target":"free text"}`)
 	require.ErrorContains(t, err, `dataset d, field target: sample s2 (number 2): choices cannot be shuffled, since the target "free text"`)
+}
+
+func TestIntegersAsIDs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"7": "7", "+7": "7", "-7": "-7", "007": "7", "-0": "0", "000": "0", "-00123456789012345678901234567890": "-123456789012345678901234567890"} {
+		id, err := dataset.ParseID(text, true)
+		require.NoError(t, err)
+		assert.Equal(t, want, id.String())
+	}
+	for _, text := range []string{"", "-", "+", "+-7", "--7", "1_0", " 7", "7 ", "7.0", "0x7", "٧"} {
+		_, err := dataset.ParseID(text, true)
+		assert.Error(t, err, text)
+	}
+	begun := time.Now()
+	long := strings.Repeat("9", 8<<20)
+	id, err := dataset.ParseID("0"+long, true)
+	require.NoError(t, err)
+	assert.Len(t, id.String(), len(long))
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }
