@@ -24,9 +24,13 @@ func Changed(messages []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*mode
 	for _, m := range h.GetContent().GetMessages() {
 		replaced[m.GetId()] = m
 	}
+	removed := map[string]bool{}
+	for _, id := range h.GetRemovedIds() {
+		removed[id] = true
+	}
 	var changed []*modelv1.ChatMessage
 	for _, m := range messages {
-		if slices.Contains(h.GetRemovedIds(), m.GetId()) {
+		if removed[m.GetId()] {
 			continue
 		}
 		if by, ok := replaced[m.GetId()]; ok {
@@ -39,6 +43,10 @@ func Changed(messages []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*mode
 
 // ordered returns the conversation that replaces another.
 func ordered(before []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv1.ChatMessage {
+	known := map[string]*modelv1.ChatMessage{}
+	for _, m := range slices.Backward(before) { // Of two with one id, the first counts.
+		known[m.GetId()] = m
+	}
 	var after []*modelv1.ChatMessage
 	fresh := h.GetContent().GetMessages()
 	for _, id := range h.GetOrder() {
@@ -48,8 +56,8 @@ func ordered(before []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv
 			}
 			continue
 		}
-		if at := slices.IndexFunc(before, func(m *modelv1.ChatMessage) bool { return m.GetId() == id }); at >= 0 {
-			after = append(after, before[at])
+		if m, there := known[id]; there {
+			after = append(after, m)
 		}
 	}
 	return after

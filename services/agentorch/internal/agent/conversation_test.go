@@ -2,14 +2,17 @@ package agent_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
@@ -57,4 +60,22 @@ func TestAReplacedConversationIsTheOneThatWasMeant(t *testing.T) {
 		assert.Equal(t, texts(after), texts(agent.Changed(before, agent.Replace("trim", before, after).GetHistoryChanged())))
 		assert.Equal(t, texts(after), texts(agent.Changed(before, agent.Shorten("trim", before, after).GetHistoryChanged())))
 	}
+}
+
+func TestALongConversationChanges(t *testing.T) {
+	t.Parallel()
+	const count = 100_000
+	var before []*modelv1.ChatMessage
+	var removed []string
+	for i := range count {
+		before = append(before, message(i, "a"))
+		removed = append(removed, "m"+strconv.Itoa(count-1-i))
+	}
+	begun := time.Now()
+	assert.Empty(t, agent.Changed(before, agent.Edit("trim", nil, removed).GetHistoryChanged()))
+	slices.Reverse(before)
+	reversed := slices.Clone(before)
+	slices.Reverse(reversed)
+	assert.Equal(t, reversed, agent.Changed(before, agent.Replace("trim", before, reversed).GetHistoryChanged()))
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

@@ -1,12 +1,18 @@
 package history_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/history"
 )
 
@@ -24,4 +30,24 @@ func TestACallIsRenderedAsOneLineOfLessThan80Characters(t *testing.T) {
 	} {
 		assert.Equal(t, want, history.Render(chat.Call("c1", "add", arguments)), arguments)
 	}
+}
+
+func TestAMessageWithManyCallsIsTrimmed(t *testing.T) {
+	t.Parallel()
+	const calls = 60_000
+	answer := chat.Assistant("")
+	messages := []*modelv1.ChatMessage{chat.User("q"), answer}
+	for i := range calls {
+		id := fmt.Sprintf("call_%08d", i)
+		answer.ToolCalls = append(answer.ToolCalls, &toolv1.ToolCall{Id: id})
+		if i > 0 {
+			messages = append(messages, chat.ToolMessage(&toolv1.ToolResult{CallId: id, Content: chat.TextContent("")}))
+		}
+	}
+	begun := time.Now()
+	trimmed, err := history.Trim(messages, 1)
+	require.NoError(t, err)
+	assert.Len(t, trimmed, len(messages))
+	assert.Len(t, trimmed[1].GetToolCalls(), calls-1)
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }

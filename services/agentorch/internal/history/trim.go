@@ -81,20 +81,24 @@ func isSummary(m *modelv1.ChatMessage) bool {
 func pair(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	var (
 		kept   []*modelv1.ChatMessage
-		caller = -1 // index in kept of the message whose results may follow
-		got    = map[int][]string{}
+		caller = -1            // index in kept of the message whose results may follow
+		asked  map[string]bool // the ids of its calls
+		got    = map[int]map[string]bool{}
 	)
 	for _, m := range messages {
 		switch m.GetRole() { //nolint:exhaustive // the others follow nothing
 		case modelv1.Role_ROLE_ASSISTANT:
-			caller = len(kept)
+			caller, asked = len(kept), idsOf(m)
 		case modelv1.Role_ROLE_USER:
 			caller = -1
 		case modelv1.Role_ROLE_TOOL:
-			if caller < 0 || len(m.GetToolCallIds()) == 0 || !calls(kept[caller], m.GetToolCallIds()[0]) {
+			if caller < 0 || len(m.GetToolCallIds()) == 0 || !asked[m.GetToolCallIds()[0]] {
 				continue
 			}
-			got[caller] = append(got[caller], m.GetToolCallIds()[0])
+			if got[caller] == nil {
+				got[caller] = map[string]bool{}
+			}
+			got[caller][m.GetToolCallIds()[0]] = true
 		}
 		kept = append(kept, m)
 	}
@@ -106,18 +110,24 @@ func pair(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	return kept
 }
 
-func calls(m *modelv1.ChatMessage, id string) bool {
-	return slices.ContainsFunc(m.GetToolCalls(), func(c *toolv1.ToolCall) bool { return c.GetId() == id })
+// idsOf are the ids of a message's calls.
+func idsOf(m *modelv1.ChatMessage) map[string]bool {
+	ids := make(map[string]bool, len(m.GetToolCalls()))
+	for _, call := range m.GetToolCalls() {
+		ids[call.GetId()] = true
+	}
+	return ids
 }
 
 // withCalls keeps only the calls with the given ids.
-func withCalls(m *modelv1.ChatMessage, ids []string) *modelv1.ChatMessage {
-	if !slices.ContainsFunc(m.GetToolCalls(), func(c *toolv1.ToolCall) bool { return !slices.Contains(ids, c.GetId()) }) {
+func withCalls(m *modelv1.ChatMessage, ids map[string]bool) *modelv1.ChatMessage {
+	isOther := func(c *toolv1.ToolCall) bool { return !ids[c.GetId()] }
+	if !slices.ContainsFunc(m.GetToolCalls(), isOther) {
 		return m
 	}
 	changed := proto.CloneOf(m)
 	changed.Id = ""
-	changed.ToolCalls = slices.DeleteFunc(changed.GetToolCalls(), func(c *toolv1.ToolCall) bool { return !slices.Contains(ids, c.GetId()) })
+	changed.ToolCalls = slices.DeleteFunc(changed.GetToolCalls(), isOther)
 	return changed
 }
 
