@@ -79,7 +79,12 @@ func (c Choices) List() string {
 // Select marks the options at the given positions as selected and all others as not.
 func (c Choices) Select(positions []int) {
 	for i := range c {
-		c[i].Selected = slices.Contains(positions, i)
+		c[i].Selected = false
+	}
+	for _, i := range positions {
+		if i >= 0 && i < len(c) {
+			c[i].Selected = true
+		}
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
@@ -131,4 +133,19 @@ func FuzzParse(f *testing.F) {
 		}
 		require.True(t, multiple || len(positions) <= 1)
 	})
+}
+
+func TestManyChoicesAreSelected(t *testing.T) {
+	t.Parallel()
+	choices := make(choice.Choices, 500_000)
+	positions := make([]int, len(choices))
+	for i := range positions {
+		positions[i] = len(positions) - 1 - i
+	}
+	begun := time.Now()
+	choices.Select(positions)
+	assert.Len(t, choices.Selected(), len(choices))
+	choices.Select([]int{3, 1, 3, -1, len(choices)})
+	assert.Equal(t, []int{1, 3}, choices.Selected())
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }
