@@ -1,8 +1,9 @@
 package prepare
 
 import (
+	"cmp"
 	"encoding/json"
-	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -22,58 +23,70 @@ func Merge(messages []*modelv1.ChatMessage, user, assistant, system bool) []*mod
 		return messages
 	}
 	merged := make([]*modelv1.ChatMessage, 0, len(messages))
-	for _, m := range messages {
-		if before := len(merged) - 1; before >= 0 && wanted[m.GetRole()] && merged[before].GetRole() == m.GetRole() {
-			merged[before] = combine(merged[before], m)
-		} else {
-			merged = append(merged, m)
+	for len(messages) > 0 {
+		end := 1
+		for role := messages[0].GetRole(); wanted[role] && end < len(messages) && messages[end].GetRole() == role; {
+			end++
 		}
+		merged, messages = append(merged, combine(messages[:end])), messages[end:]
 	}
 	return merged
 }
 
-func combine(a, b *modelv1.ChatMessage) *modelv1.ChatMessage {
-	source := a.GetSource()
-	if b.GetSource() != modelv1.MessageSource_MESSAGE_SOURCE_UNSPECIFIED {
-		source = b.GetSource()
+// combine makes one message of a run.
+func combine(run []*modelv1.ChatMessage) *modelv1.ChatMessage {
+	if len(run) == 1 {
+		return run[0]
 	}
-	model := a.GetModel()
-	if b.GetModel() != "" {
-		model = b.GetModel()
+	all := &modelv1.ChatMessage{Id: chat.NewID(), Role: run[0].GetRole(), Content: joinContent(run), MetadataJson: joinMetadata(run)}
+	for _, m := range run {
+		all.Source, all.Model = cmp.Or(m.GetSource(), all.Source), cmp.Or(m.GetModel(), all.Model)
+		all.ToolCalls, all.ToolCallIds = append(all.ToolCalls, m.GetToolCalls()...), append(all.ToolCallIds, m.GetToolCallIds()...)
 	}
-	return &modelv1.ChatMessage{
-		Id:           chat.NewID(),
-		Role:         a.GetRole(),
-		Content:      joinContent(a.GetContent(), b.GetContent()),
-		Source:       source,
-		MetadataJson: joinMetadata(a, b),
-		ToolCalls:    slices.Concat(a.GetToolCalls(), b.GetToolCalls()),
-		Model:        model,
-		ToolCallIds:  slices.Concat(a.GetToolCallIds(), b.GetToolCallIds()),
-	}
+	return all
 }
 
-// joinContent joins two plain texts by a line break; else it is a list of the parts of both.
-func joinContent(a, b *contentv1.MessageContent) *contentv1.MessageContent {
-	if a.GetList() == nil && b.GetList() == nil {
-		return chat.TextContent(a.GetText() + "\n" + b.GetText())
+// joinContent joins the plain texts at the beginning of a run by line breaks. If other content follows, all is a list of
+// parts.
+func joinContent(run []*modelv1.ChatMessage) *contentv1.MessageContent {
+	var texts []string
+	for len(run) > 0 && run[0].GetContent().GetList() == nil {
+		texts, run = append(texts, run[0].GetContent().GetText()), run[1:]
 	}
-	return chat.ListContent(slices.Concat(chat.Parts(a), chat.Parts(b))...)
+	text := strings.Join(texts, "\n")
+	if len(run) == 0 {
+		return chat.TextContent(text)
+	}
+	var parts []*contentv1.Content
+	if len(texts) > 0 {
+		parts = append(parts, chat.TextPart(text))
+	}
+	for _, m := range run {
+		parts = append(parts, chat.Parts(m.GetContent())...)
+	}
+	return chat.ListContent(parts...)
 }
 
-// joinMetadata overlays the earlier metadata with the later, and records the origin of the message.
-func joinMetadata(a, b *modelv1.ChatMessage) string {
+// joinMetadata overlays the earlier metadata of a run with the later, and records the origin of the message: what was
+// made of all before the last one, and that.
+func joinMetadata(run []*modelv1.ChatMessage) string {
 	joined := &orderedjson.Object{}
-	for _, m := range []*modelv1.ChatMessage{a, b} {
+	before := ""
+	for i, m := range run {
 		object, err := orderedjson.DecodeObject([]byte(m.GetMetadataJson()))
-		if err != nil {
-			continue // no metadata
+		if err == nil { // else it has no metadata
+			for name, value := range object.All() {
+				joined.Set(name, value)
+			}
 		}
-		for name, value := range object.All() {
-			joined.Set(name, value)
+		switch i {
+		case 0:
+			before = m.GetId()
+		default:
+			joined.Set(combinedFrom, []any{before, m.GetId()})
+			before = chat.NewID()
 		}
 	}
-	joined.Set(combinedFrom, []any{a.GetId(), b.GetId()})
 	document, _ := json.Marshal(joined)
 	return string(document)
 }

@@ -1,7 +1,9 @@
 package prepare_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
@@ -127,4 +130,22 @@ func TestSealsThatTheModelCannotReadAreOpened(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, own.Changed)
 	assert.Equal(t, 3, signed, "no other model has spoken")
+}
+
+func TestManyMessagesAreMerged(t *testing.T) {
+	t.Parallel()
+	messages := make([]*modelv1.ChatMessage, 300_000)
+	for i := range messages {
+		messages[i] = chat.User("0123456789")
+		messages[i].MetadataJson = fmt.Sprintf(`{"m%d":1}`, i%1000)
+	}
+	begun := time.Now()
+	merged := prepare.Merge(messages, true, false, false)
+	require.Len(t, merged, 1)
+	assert.Len(t, chat.Text(merged[0]), 11*len(messages)-1)
+	messages[0].Content = chat.ListContent(chat.TextPart("a"))
+	merged = prepare.Merge(messages, true, false, false)
+	require.Len(t, merged, 1)
+	assert.Len(t, merged[0].GetContent().GetList().GetParts(), len(messages))
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }
