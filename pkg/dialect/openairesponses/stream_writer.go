@@ -3,7 +3,6 @@ package openairesponses
 import (
 	"cmp"
 	"io"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -120,8 +119,12 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 	parts := dialect.AnswerParts(m)
+	at := 0
 	for part, rest := range s.said.Rest(parts, dialect.Readable) {
-		s.last = a.statusOf(slices.Index(parts, part), len(parts)+len(m.GetToolCalls()))
+		for parts[at] != part {
+			at++ // It came whole.
+		}
+		s.last = a.statusOf(at, len(parts)+len(m.GetToolCalls()))
 		switch {
 		case !rest.Begun:
 			s.part(part)
