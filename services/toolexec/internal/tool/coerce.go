@@ -14,7 +14,7 @@ import (
 // absent members get their default, or null where null is allowed. Unions other than "this or null" and
 // enumerations stay as sent. A text that its schema calls a date or a time, and that is none, is an error for the
 // model.
-func coerce(schema, value any, at string) (any, error) {
+func coerce(schema, value any, at *place) (any, error) {
 	object, ok := schema.(*orderedjson.Object)
 	if !ok || value == nil {
 		return value, nil
@@ -60,7 +60,7 @@ func wholeNumber(number json.Number) json.Number {
 	return json.Number(value.Num().String())
 }
 
-func coerceItems(schema *orderedjson.Object, items []any, at string) (any, error) {
+func coerceItems(schema *orderedjson.Object, items []any, at *place) (any, error) {
 	itemSchema, _ := schema.Get("items")
 	out := make([]any, len(items))
 	for i, item := range items {
@@ -73,7 +73,7 @@ func coerceItems(schema *orderedjson.Object, items []any, at string) (any, error
 	return out, nil
 }
 
-func coerceMembers(schema, object *orderedjson.Object, at string) (any, error) {
+func coerceMembers(schema, object *orderedjson.Object, at *place) (any, error) {
 	properties := member(schema, "properties")
 	additional, _ := schema.Get("additionalProperties")
 	out := &orderedjson.Object{}
@@ -82,7 +82,7 @@ func coerceMembers(schema, object *orderedjson.Object, at string) (any, error) {
 		if !declared {
 			memberSchema = additional
 		}
-		coerced, err := coerce(memberSchema, value, place(at, name))
+		coerced, err := coerce(memberSchema, value, &place{above: at, name: name})
 		if err != nil {
 			return nil, err
 		}
@@ -156,9 +156,20 @@ func member(object *orderedjson.Object, name string) *orderedjson.Object {
 	return &orderedjson.Object{}
 }
 
-func place(at, name string) string {
-	if at == "" {
-		return name
+// place is that of a member in the arguments; nil is the whole. Its text is made for an error alone: a name may be long,
+// and have many members below it.
+type place struct {
+	above *place
+	name  string
+}
+
+// String returns the names, with a dot between two.
+func (p *place) String() string {
+	if p == nil {
+		return ""
 	}
-	return at + "." + name
+	if above := p.above.String(); above != "" {
+		return above + "." + p.name
+	}
+	return p.name
 }

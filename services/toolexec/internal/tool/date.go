@@ -9,7 +9,7 @@ import (
 
 // checkFormat rejects a text that does not match its schema's format. Formats other than those of dates and times
 // assert nothing.
-func checkFormat(schema *orderedjson.Object, text, at string) error {
+func checkFormat(schema *orderedjson.Object, text string, at *place) error {
 	format, _ := schema.Get("format")
 	valid := true
 	switch format {

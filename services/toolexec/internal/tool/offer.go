@@ -100,7 +100,7 @@ func (o *Offer) Check(arguments json.RawMessage) (json.RawMessage, *Error) {
 	if err != nil {
 		return nil, Parsingf("the arguments of %s cannot be read: %v", o.Name(), err)
 	}
-	coerced, err := coerce(o.parameters.object, value, "")
+	coerced, err := coerce(o.parameters.object, value, nil)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return nil, e
 	}

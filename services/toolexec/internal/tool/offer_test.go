@@ -1,15 +1,19 @@
 package tool_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
@@ -187,4 +191,22 @@ func FuzzCheck(f *testing.F) {
 		got, fault := offers[0].Check(json.RawMessage(arguments))
 		require.True(t, fault != nil || json.Valid(got))
 	})
+}
+
+func TestMembersOfMembersAreCoerced(t *testing.T) {
+	t.Parallel()
+	o := offer(t, fixed("nested", one(described(`{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":"string","format":"date"}}}`))))
+	_, fault := o.Check(json.RawMessage(`{"value":{"a":{"b":"2024-05-06","c":"x"}}}`))
+	require.NotNil(t, fault)
+	assert.Contains(t, fault.Error(), `value.a.c: "x" is not a date`)
+	var members strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&members, `"m%d":"2024-05-06",`, i)
+	}
+	begun := time.Now()
+	arguments := json.RawMessage(`{"value":{"` + strings.Repeat("k", 2<<20) + `":{` + members.String() + `"m":"2024-05-06"}}}`)
+	checked, fault := o.Check(arguments)
+	require.Nil(t, fault)
+	assert.True(t, bytes.Equal(arguments, checked), "nothing is to be changed")
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }
