@@ -241,3 +241,21 @@ func TestManyFaultsOfAlternatives(t *testing.T) {
 	assert.Equal(t, 100_001, strings.Count(violations[0].Message, "/"))
 	assert.Less(t, time.Since(begun), waittest.Bound)
 }
+
+// A name that is long is part of the place of each violation below it.
+func TestTheTextOfViolationsIsBounded(t *testing.T) {
+	t.Parallel()
+	s, err := jsonschema.Compile(json.RawMessage(`{"additionalProperties":{"anyOf":[{"type":"array","items":{"type":"integer"}},{"items":{"type":"null"}}]}}`))
+	require.NoError(t, err)
+	lists, err := jsonschema.Compile(json.RawMessage(`{"additionalProperties":{"items":{"type":"integer"}}}`))
+	require.NoError(t, err)
+	document := json.RawMessage(`{"` + strings.Repeat("k", 1<<20) + `":[` + strings.Repeat(`"",`, 20_000) + `""]}`)
+	begun := time.Now()
+	violations, err := s.Check(document)
+	require.NoError(t, err)
+	require.Len(t, violations, 1)
+	violations, err = lists.Check(document)
+	require.NoError(t, err)
+	assert.Len(t, violations, 16)
+	assert.Less(t, time.Since(begun), waittest.Bound)
+}

@@ -35,43 +35,60 @@ func (v Violation) String() string {
 	return v.At + ": " + v.Message
 }
 
+// mostText bounds the text of the violations of one document, in bytes: each has its place, which may be long.
+const mostText = 16 << 20
+
 // violations flattens the tree of a failed validation. Nodes that only group are omitted; alternatives are one
-// violation.
+// violation. What is beyond mostText is left out.
 func violations(root *jsonschema.ValidationError) []Violation {
 	var all []Violation
-	collect(root, func(v Violation) { all = append(all, v) })
+	left := mostText
+	collect(root, func(v Violation) (more bool) {
+		all = append(all, v)
+		left -= len(v.At) + len(v.Message)
+		return left > 0
+	})
 	slices.SortFunc(all, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Keyword, b.Keyword), cmp.Compare(a.Message, b.Message))
 	})
 	return slices.CompactFunc(all, func(a, b Violation) bool { return a.Keyword == b.Keyword && a.At == b.At && a.Message == b.Message })
 }
 
-func collect(err *jsonschema.ValidationError, add func(Violation)) {
-	at := pointer(err.InstanceLocation)
-	switch k := err.ErrorKind.(type) {
+// collect gives the violations to add until it wants no more of them, and returns whether it wants more.
+func collect(err *jsonschema.ValidationError, add func(Violation) (more bool)) (more bool) {
+	switch err.ErrorKind.(type) {
 	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
 		for _, cause := range err.Causes {
-			collect(cause, add)
+			if !collect(cause, add) {
+				return false
+			}
 		}
+		return true
+	}
+	at := pointer(err.InstanceLocation)
+	switch k := err.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			add(Violation{Keyword: "required", At: at, Message: "the member '" + name + "' is missing"})
+			if !add(Violation{Keyword: "required", At: at, Message: "the member '" + name + "' is missing"}) {
+				return false
+			}
 		}
+		return true
 	case *kind.AdditionalProperties:
 		slices.Sort(k.Properties)
-		add(Violation{Keyword: "additionalProperties", At: at, Message: "not expected here: '" + strings.Join(k.Properties, "', '") + "'", Unknown: k.Properties})
+		return add(Violation{Keyword: "additionalProperties", At: at, Message: "not expected here: '" + strings.Join(k.Properties, "', '") + "'", Unknown: k.Properties})
 	case *kind.Minimum:
-		add(Violation{Keyword: keyword(k), At: at, Message: bounded("at least", k.Got, k.Want)})
+		return add(Violation{Keyword: keyword(k), At: at, Message: bounded("at least", k.Got, k.Want)})
 	case *kind.ExclusiveMinimum:
-		add(Violation{Keyword: keyword(k), At: at, Message: bounded("more than", k.Got, k.Want)})
+		return add(Violation{Keyword: keyword(k), At: at, Message: bounded("more than", k.Got, k.Want)})
 	case *kind.Maximum:
-		add(Violation{Keyword: keyword(k), At: at, Message: bounded("at most", k.Got, k.Want)})
+		return add(Violation{Keyword: keyword(k), At: at, Message: bounded("at most", k.Got, k.Want)})
 	case *kind.ExclusiveMaximum:
-		add(Violation{Keyword: keyword(k), At: at, Message: bounded("less than", k.Got, k.Want)})
+		return add(Violation{Keyword: keyword(k), At: at, Message: bounded("less than", k.Got, k.Want)})
 	case *kind.AnyOf, *kind.OneOf:
-		add(Violation{Keyword: keyword(k), At: at, Message: alternatives(err)})
+		return add(Violation{Keyword: keyword(k), At: at, Message: alternatives(err)})
 	default:
-		add(Violation{Keyword: keyword(k), At: at, Message: k.LocalizedString(english)})
+		return add(Violation{Keyword: keyword(k), At: at, Message: k.LocalizedString(english)})
 	}
 }
 
@@ -88,13 +105,16 @@ func bounded(bound string, got, want *big.Rat) string {
 func alternatives(err *jsonschema.ValidationError) string {
 	var reasons []string
 	known := map[string]bool{}
+	left := mostText
 	for _, cause := range err.Causes {
-		collect(cause, func(v Violation) {
+		collect(cause, func(v Violation) (more bool) {
+			left -= len(v.At) + len(v.Message)
 			reason := strings.TrimPrefix(v.String(), pointer(err.InstanceLocation)+": ")
 			if !known[reason] {
 				known[reason] = true
 				reasons = append(reasons, reason)
 			}
+			return left > 0
 		})
 	}
 	if len(reasons) == 0 {
