@@ -46,7 +46,7 @@ func (m Marks) Set() bool { return len(m.messages) > 0 }
 // EndsSystem reports whether the end of the message at i is marked, as the last one of the leading system messages.
 func (m Marks) EndsSystem(i int) bool {
 	isOther := func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM }
-	return m.Set() && !slices.ContainsFunc(m.messages[:i+1], isOther) && (i+1 == len(m.messages) || isOther(m.messages[i+1]))
+	return m.Set() && (i+1 == len(m.messages) || isOther(m.messages[i+1])) && !slices.ContainsFunc(m.messages[:i+1], isOther)
 }
 
 // Write writes the mark of a part, if it has one; ends marks it in any case.
