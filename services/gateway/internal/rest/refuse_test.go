@@ -1,16 +1,22 @@
 package rest
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // A client that sends an oversized body can send all of it before it reads the answer.
@@ -63,3 +69,19 @@ func TestACompressedBodyIsNamed(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return copy(p, strings.Repeat(" ", len(p))), nil }
+
+// A key of a map may be long, and have many values below it.
+func TestPathsOfManyValuesAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("k", 2<<20)
+	begun := time.Now()
+	body := `{"sandboxes":{"` + long + `":{"env":{"a":7},"labels":[` + strings.Repeat("1,", 100_000) + `1]}}}`
+	err := misfit([]byte(body), &agentv1.RunSpec{}, io.EOF)
+	failed, ok := errors.AsType[*rpcerr.Error](err)
+	require.True(t, ok)
+	require.NotEmpty(t, failed.Fields)
+	for _, f := range failed.Fields {
+		assert.Equal(t, "sandboxes."+long[:bound.FieldPathBytes-len("sandboxes.…")]+"…", f.Path)
+	}
+	assert.Less(t, time.Since(begun), waittest.Bound)
+}

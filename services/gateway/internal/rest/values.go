@@ -180,7 +180,7 @@ func twice(decoder *json.Decoder, path string) string {
 		for decoder.More() {
 			key, _ := decoder.Token()
 			name, _ := key.(string)
-			at := strings.TrimPrefix(path+"."+name, ".")
+			at := strings.TrimPrefix(below(path, "."+name), ".")
 			if seen[name] {
 				return at
 			}
@@ -192,7 +192,7 @@ func twice(decoder *json.Decoder, path string) string {
 		_, _ = decoder.Token()
 	case json.Delim('['):
 		for i := 0; decoder.More(); i++ {
-			if found := twice(decoder, fmt.Sprintf("%s[%d]", path, i)); found != "" {
+			if found := twice(decoder, below(path, fmt.Sprintf("[%d]", i))); found != "" {
 				return found
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
@@ -25,7 +26,7 @@ func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.Mes
 	}
 	set := map[protoreflect.FullName]string{} // What is set already, and by which name: a field, or one of a oneof.
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		at := strings.TrimPrefix(path+"."+key, ".")
+		at := strings.TrimPrefix(below(path, "."+key), ".")
 		switch f := field(d, key); {
 		case f != nil:
 			if other := set[slot(f)]; other != "" && object[key] != nil {
@@ -42,6 +43,15 @@ func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.Mes
 			wrong.Add(at, "unknown field; "+suggest.Known(fieldNames(d)))
 		}
 	}
+}
+
+// below is the path of what is one step below another. A path from which an error would cut the step is returned itself:
+// a client chooses the keys of maps, and how many values are below one.
+func below(path, step string) string {
+	if len(path) > 2*bound.FieldPathBytes {
+		return path
+	}
+	return path + step
 }
 
 // slot is what a field sets: its oneof, of which one field can be set, or itself.
@@ -62,7 +72,7 @@ func ofField(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldD
 			return
 		}
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			ofElement(wrong, path+"."+key, entries[key], f.MapValue())
+			ofElement(wrong, below(path, "."+key), entries[key], f.MapValue())
 		}
 	case f.IsList():
 		elements, ok := value.([]any)
@@ -71,7 +81,7 @@ func ofField(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldD
 			return
 		}
 		for i, element := range elements {
-			ofElement(wrong, fmt.Sprintf("%s[%d]", path, i), element, f)
+			ofElement(wrong, below(path, fmt.Sprintf("[%d]", i)), element, f)
 		}
 	default:
 		ofOne(wrong, path, value, f)
