@@ -3,7 +3,7 @@ const { setTimeout } = require("node:timers/promises");
 const { serve } = require("./evalfleet_worker.js");
 
 const schema = {
-  type: "object", required: ["n"], properties: {
+  type: "object", required: ["n"], additionalProperties: false, properties: {
     n: { type: "integer", description: "The number." },
     seconds: { type: "number", description: "How long to take.", default: 0 } },
 };

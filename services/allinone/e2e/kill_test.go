@@ -299,25 +299,42 @@ func modelOutcomes(events []*agentv1.Event) (outcomes []*agentv1.ModelOutcome) {
 // one history of it.
 func TestGracefulRestartsInOneCall(t *testing.T) {
 	t.Parallel()
-	inEachForm(t, func(t *testing.T, f form) {
-		h, callLog := countedHome(t, &shipped, f)
-		c := h.serve()
-		// Longer than a stopping server waits for its calls.
-		name := c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 20}})))
-		for n := range 2 {
-			eventually(t, func() bool { return exists(callLog) && callsOf(t, callLog)["question-1 epoch 1 turn 1"] == n+1 }, "the call is in flight")
-			h.stop()
-			c = h.serve()
-		}
-		eval := c.await(t, name)
-		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
-		events := c.journal(t, c.samples(t, name)[0].GetRun())
-		checkJournal(t, events)
-		outcomes := modelOutcomes(events)
-		require.Len(t, outcomes, 1)
-		assert.EqualValues(t, 2, outcomes[0].GetTiming().GetReissues())
-		assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 3}, callsOf(t, callLog))
-	})
+	h, callLog := countedHome(t, &shipped, single)
+	c := h.serve()
+	// Longer than a stopping server waits for its calls.
+	name := c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 20}})))
+	for n := range 2 {
+		eventually(t, func() bool { return exists(callLog) && callsOf(t, callLog)["question-1 epoch 1 turn 1"] == n+1 }, "the call is in flight")
+		h.stop()
+		c = h.serve()
+	}
+	c.once(t, name, callLog, 2)
+}
+
+// A modelgw that stops waits for a call that is soon answered, so that it is not paid twice.
+func TestAGracefulRestartWaitsForACall(t *testing.T) {
+	t.Parallel()
+	h, callLog := countedHome(t, &shipped, five)
+	c := h.serve()
+	name := c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 8}})))
+	eventually(t, func() bool { return exists(callLog) && len(callsOf(t, callLog)) == 1 }, "the call is in flight")
+	h.stop()
+	c = h.serve()
+	c.once(t, name, callLog, 0)
+}
+
+// once expects that an evaluation of one sample succeeds, with the outcome of one call of a model that was made again so
+// many times.
+func (c *client) once(t *testing.T, name, callLog string, again int) {
+	t.Helper()
+	eval := c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+	events := c.journal(t, c.samples(t, name)[0].GetRun())
+	checkJournal(t, events)
+	outcomes := modelOutcomes(events)
+	require.Len(t, outcomes, 1)
+	assert.EqualValues(t, again, outcomes[0].GetTiming().GetReissues())
+	assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": again + 1}, callsOf(t, callLog))
 }
 
 // An acknowledged cancel holds, whatever happens to the server.
