@@ -102,7 +102,7 @@ func kindOf(t reflect.Type) string {
 	case readsItself(t):
 		return textKind
 	}
-	switch t.Kind() { //nolint:exhaustive // Others are texts, or in no configuration.
+	switch t.Kind() { // Others are texts, or in no configuration.
 	case reflect.Struct, reflect.Map:
 		return mapKind
 	case reflect.Slice:

@@ -215,7 +215,7 @@ func TestLongIntegers(t *testing.T) {
 	for text, want := range map[string]string{"+" + digits: digits, "-" + digits: "-" + digits} {
 		got, err := yaml11.ToJSON(text)
 		require.NoError(t, err)
-		assert.True(t, want == string(got), "the digits stay")
+		assert.Equal(t, want, string(got), "the digits stay")
 	}
 	for _, text := range []string{"0x" + strings.Repeat("9a", 100_000), "0" + strings.Repeat("71", 100_000), "0b" + strings.Repeat("10", 200_000), "1" + strings.Repeat(":1", 450_000)} {
 		_, err := yaml11.ToJSON(text)

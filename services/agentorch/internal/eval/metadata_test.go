@@ -63,7 +63,9 @@ func TestAnEvaluationWithTheMetadataOfItsMetricsIsMade(t *testing.T) {
 		sample.MetadataJson = []string{`{"topic":"a"}`, `{"topic":null,"group":false}`}[i]
 	}
 	s.Metrics = []*agentv1.MetricRef{
-		{Name: "stderr"}, {Name: "accuracy"}, {Name: "grouped", ParamsJson: `{"metric":"mean","group_key":"topic"}`},
+		{Name: "stderr"},
+		{Name: "accuracy"},
+		{Name: "grouped", ParamsJson: `{"metric":"mean","group_key":"topic"}`},
 		// Whether such a sample is left out is known when it is scored.
 		{Name: "aggregate", ParamsJson: `{"key":"a","agg":{"name":"stderr","params":{"cluster":"group"}},"on_missing":"skip"}`},
 	}

@@ -35,7 +35,7 @@ var words = map[string]string{"string": "a text", "number": "a number", "bool": 
 
 // wanted describes the values that a type is decoded from.
 func wanted(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // Scripts have no others.
+	switch t.Kind() { // Scripts have no others.
 	case reflect.String:
 		return "a text"
 	case reflect.Bool:
