@@ -51,7 +51,7 @@ func groupedDefinition(r *Registry) Definition {
 			if err := params.Decode(given, &g); err != nil {
 				return nil, err
 			}
-			inner, err := r.New(g.Metric)
+			inner, err := r.unchecked(g.Metric)
 			if err != nil {
 				return nil, err
 			}
@@ -63,12 +63,12 @@ func groupedDefinition(r *Registry) Definition {
 			if err := unmarshal(given, &g); err != nil {
 				return nil, err
 			}
-			inner, err := r.New(g.Metric)
+			inner, err := r.check(g.Metric)
 			return func(sample Sample) error {
-				if _, err := g.group(sample); err != nil || inner.Check == nil {
+				if _, err := g.group(sample); err != nil || inner == nil {
 					return err
 				}
-				return inner.Check(sample)
+				return inner(sample)
 			}, err
 		},
 	}
@@ -176,7 +176,7 @@ func aggregateDefinition(r *Registry) Definition {
 			if err := params.Decode(given, &a); err != nil {
 				return nil, err
 			}
-			inner, err := r.New(a.Agg)
+			inner, err := r.unchecked(a.Agg)
 			if err != nil {
 				return nil, err
 			}
@@ -188,8 +188,7 @@ func aggregateDefinition(r *Registry) Definition {
 			if err := unmarshal(given, &a); err != nil || a.OnMissing == "skip" {
 				return nil, err // Samples without the key are left out, and need no metadata then.
 			}
-			inner, err := r.New(a.Agg)
-			return inner.Check, err
+			return r.check(a.Agg)
 		},
 	}
 }

@@ -124,6 +124,16 @@ func (r *Registry) Definitions() []Definition {
 // New returns a configured metric. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
 // metric and the parameter at fault.
 func (r *Registry) New(spec Spec) (Metric, error) {
+	m, err := r.unchecked(spec)
+	if err != nil {
+		return Metric{}, err
+	}
+	m.Check, err = r.check(spec)
+	return m, err
+}
+
+// unchecked is New for a metric within another, whose Check is not asked: it has none.
+func (r *Registry) unchecked(spec Spec) (Metric, error) {
 	d, ok := r.definitions[spec.Name]
 	if !ok {
 		return Metric{}, rpcerr.MetricNotFound(spec.Name, slices.Sorted(maps.Keys(r.definitions)))
@@ -132,17 +142,24 @@ func (r *Registry) New(spec Spec) (Metric, error) {
 	if err != nil {
 		return Metric{}, fmt.Errorf("metric %s: %w", spec.Name, err)
 	}
-	var check Check
-	if d.Check != nil {
-		if check, err = d.Check(spec.Params); err != nil {
-			return Metric{}, fmt.Errorf("metric %s: %w", spec.Name, err)
-		}
-	}
 	name := d.Name
 	if name == "categorical" {
 		name = "frequency"
 	}
-	return Metric{Name: name, Params: spec.Params, View: d.View, Compute: compute, Check: check}, nil
+	return Metric{Name: name, Params: spec.Params, View: d.View, Compute: compute}, nil
+}
+
+// check returns the check of a metric that can be made; nil if it has none.
+func (r *Registry) check(spec Spec) (Check, error) {
+	d := r.definitions[spec.Name]
+	if d.Check == nil {
+		return nil, nil
+	}
+	check, err := d.Check(spec.Params)
+	if err != nil {
+		return nil, fmt.Errorf("metric %s: %w", spec.Name, err)
+	}
+	return check, nil
 }
 
 // metadata returns a value of the sample's metadata, and whether there is one.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,18 @@ func TestRegistry(t *testing.T) {
 	m := newMetric(t, "categorical", ``)
 	assert.Equal(t, "frequency", m.Name)
 	assert.Equal(t, metric.Unreduced, m.View)
+}
+
+// The time is not that of two metrics for each level.
+func TestMetricsMayNest(t *testing.T) {
+	t.Parallel()
+	const levels = 20
+	begun := time.Now()
+	m := newMetric(t, "aggregate", strings.Repeat(`{"key":"k","agg":{"name":"aggregate","params":`, levels)+
+		`{"key":"k","agg":{"name":"grouped","params":{"group_key":"g","metric":{"name":"stderr","params":{"cluster":"topic"}}}}}`+strings.Repeat(`}}`, levels))
+	require.ErrorContains(t, m.Check(samples(score.Number(1))[0]), `metric stderr: sample 1: metadata "topic" is missing`)
+	require.ErrorContains(t, m.Check(metric.Sample{ID: "2"}), `sample 2 has no metadata "g"`)
+	assert.Less(t, time.Since(begun), waittest.Bound)
 }
 
 func TestParametersAreStrict(t *testing.T) {
