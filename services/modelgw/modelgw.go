@@ -387,7 +387,8 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Close waits for calls in flight. When ctx ends first, the rest is cancelled, and calls with a key are left to their
-// next caller. Calls that wait for batches are left to it at once. The service then accepts no calls.
+// next caller. Calls that wait for batches end at once, if they have not ended with Run. The service then accepts no
+// calls.
 func (s *Service) Close(ctx context.Context) error {
 	s.batches.Stop()
 	err := s.effects.Drain(ctx)

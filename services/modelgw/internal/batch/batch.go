@@ -146,8 +146,8 @@ func (b *Batcher) Run(ctx context.Context) {
 	}
 }
 
-// Stop ends the waits of calls for batches: those with a key fail with [effect.ErrDraining], so that a successor waits
-// on.
+// Stop ends the waits of calls for batches, which fail with [effect.ErrDraining]: a successor waits on for those with a
+// key, and the others leave their batches.
 func (b *Batcher) Stop() { b.stop.Do(func() { close(b.stopped) }) }
 
 func (b *Batcher) isLeader() bool {

@@ -643,11 +643,22 @@ func TestACallWithoutAKeyEndsWithItsCaller(t *testing.T) {
 		crash()
 		b.Stop()
 		assert.ErrorIs(t, (<-got).err, effect.ErrDraining)
+		pending, err = f.store.Pending(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, pending, "nobody will ask for it, and another process may still send it")
+
+		f.store = &memory.Store{}
+		b, crash = f.start("one")
+		go func() { got <- carry(ctx, f.ride(b, ""), "x") }()
+		synctest.Wait()
+		crash()
 		_, stop := f.start("two")
 		defer stop()
 		pending, err = f.store.Pending(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, pending, "its process is gone")
+		b.Stop()
+		assert.ErrorIs(t, (<-got).err, effect.ErrDraining)
 	})
 }
 

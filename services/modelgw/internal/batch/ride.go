@@ -195,19 +195,21 @@ func (r *Ride) wait(ctx context.Context, rider Rider, changed <-chan struct{}) e
 		defer timer.Stop()
 		late = timer.C
 	}
+	var ended error
 	select {
 	case <-changed:
 		return nil
 	case <-late:
 		return nil
 	case <-r.batcher.stopped:
-		return fmt.Errorf("%w: %s is answered in a batch", effect.ErrDraining, r.model.FullName())
+		ended = fmt.Errorf("%w: %s is answered in a batch", effect.ErrDraining, r.model.FullName())
 	case <-ctx.Done():
+		ended = context.Cause(ctx)
 	}
 	if r.key.ID == "" { // Nobody will ask for it.
 		_ = r.batcher.deps.Store.Leave(context.WithoutCancel(ctx), rider.ID)
 	}
-	return context.Cause(ctx)
+	return ended
 }
 
 // answer is the answer of a rider. A failure that may pass is given once. One that ends the call is given again if the
