@@ -27,12 +27,15 @@ func wrongKinds(n *yaml.Node, t reflect.Type, path string) error {
 	switch {
 	case n.ShortTag() == "!!null" || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()):
 	case wanted != mapKind && wanted != listKind:
-		if n.Kind == yaml.ScalarNode && n.Decode(reflect.New(t).Interface()) == nil && !(wanted == integerKind && fractional(n)) {
+		if n.Kind == yaml.ScalarNode && n.Decode(reflect.New(t).Interface()) == nil && !(wanted == integerKind && cut(n)) {
 			break
 		}
 		given := nodeKind(n)
-		if given == textKind && (wanted == durationKind || wanted == levelKind) {
+		switch {
+		case given == textKind && (wanted == durationKind || wanted == levelKind):
 			given = "another text"
+		case wanted == integerKind && (given == integerKind || given == fractionKind && !fractional(n)):
+			given = "one that is too large"
 		}
 		faults = append(faults, fmt.Errorf("line %d: %s must be %s, not %s", line, path, wanted, given))
 	case wanted != nodeKind(n):
@@ -82,11 +85,19 @@ const (
 	listKind     = "a list"
 	textKind     = "a text"
 	integerKind  = "an integer"
+	fractionKind = "a number with a fraction"
 	durationKind = "a duration such as 30s or 5m"
 	levelKind    = "debug, info, warn or error"
 )
 
-// fractional reports whether a value is a number with a fraction, of which the decoder would drop the fraction.
+// cut reports whether the decoder would make another number of one: it drops a fraction, and what an integer cannot
+// hold.
+func cut(n *yaml.Node) bool {
+	var number float64
+	return n.ShortTag() == "!!float" && n.Decode(&number) == nil && (number < math.MinInt64 || number >= math.MaxInt64 || fractional(n))
+}
+
+// fractional reports whether a value is a number with a fraction.
 func fractional(n *yaml.Node) bool {
 	var number float64
 	return n.ShortTag() == "!!float" && n.Decode(&number) == nil && number != math.Trunc(number)
@@ -130,7 +141,7 @@ func nodeKind(n *yaml.Node) string {
 	case "!!int":
 		return integerKind
 	case "!!float":
-		return "a number with a fraction"
+		return fractionKind
 	case "!!bool":
 		return "true or false"
 	default:

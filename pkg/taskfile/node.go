@@ -111,12 +111,13 @@ func decode[T any](r *reader, v *T) key {
 	}
 }
 
-// cuts reports whether decoding would drop a part of a number: yaml reads 1.5 as 1 where a whole number is wanted.
+// cuts reports whether decoding would make another number of one where a whole number is wanted: yaml reads 1.5 as 1,
+// and -1e300 as the least integer.
 func cuts(n *yaml.Node, v any) bool {
 	switch v.(type) {
 	case *int32, *int64:
 		var f float64
-		return n.ShortTag() == "!!float" && (n.Decode(&f) != nil || f != math.Trunc(f))
+		return n.ShortTag() == "!!float" && (n.Decode(&f) != nil || f != math.Trunc(f) || f < math.MinInt64 || f >= math.MaxInt64)
 	}
 	return false
 }

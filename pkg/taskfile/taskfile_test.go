@@ -236,6 +236,7 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 		"a part of a number":     {"epochs: 1.5\ndataset: []", "t.yaml:1: epochs must be a whole number, not “1.5”"},
 		"a part of a message":    {"limits: {messages: 3.5}\ndataset: []", "t.yaml:1: limits.messages must be a whole number, not “3.5”"},
 		"a huge number":          {"samples: {limit: 1e300}\ndataset: []", "t.yaml:1: samples.limit must be a whole number, not “1e300”"},
+		"a huge negative number": {"sandbox: {pids: -1e300}\ndataset: []", "t.yaml:1: sandbox.pids must be a whole number, not “-1e300”"},
 		"metadata of no map":     {"metadata: nightly\ndataset: []", "t.yaml:1: metadata must be a map, not “nightly”"},
 		"metadata of a sample":   {"dataset: [{input: a, metadata: [b]}]", "t.yaml:1: metadata must be a map, not a list"},
 		"a file not there":       {"sandbox: {files: {a: {from: no.csv}}}\ndataset: []", "t.yaml:1: there is no file " + filepath.Join(dir, "no.csv") + "; relative paths start at the task file"},
