@@ -161,7 +161,7 @@ func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, bo
 		return Answer{}, provider.Redirected(x.Provider)
 	case answer.StatusCode != http.StatusOK:
 		return x.refused(answer, r, call)
-	case call.Stream && !transport.IsWhole(answer.Header):
+	case call.Stream && !transport.IsWhole(answer):
 		return x.redacted(x.stream(ctx, answer, r, call, left))
 	default:
 		return x.redacted(x.whole(ctx, answer, r, call, left))

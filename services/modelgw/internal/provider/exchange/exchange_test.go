@@ -111,10 +111,11 @@ func TestWhatIsNoFailure(t *testing.T) {
 		stop       modelv1.StopReason
 		unfinished int
 	}{
-		"a full context":           {exchange.Quirks{}, said{400, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
-		"with a 200":               {exchange.Quirks{StopStatuses: []int{400}}, said{200, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
-		"within a stream":          {exchange.Quirks{}, said{200, events, "data: " + full + "\n\n"}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
-		"a stream that is cut off": {exchange.Quirks{}, said{200, events, `data: {"choices":[{"delta":{"content":"hal"}}]}` + "\n\n"}, "hal", modelv1.StopReason_STOP_REASON_UNKNOWN, 1},
+		"a full context":                 {exchange.Quirks{}, said{400, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
+		"with a 200":                     {exchange.Quirks{StopStatuses: []int{400}}, said{200, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
+		"within a stream":                {exchange.Quirks{}, said{200, events, "data: " + full + "\n\n"}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
+		"a stream that is cut off":       {exchange.Quirks{}, said{200, events, `data: {"choices":[{"delta":{"content":"hal"}}]}` + "\n\n"}, "hal", modelv1.StopReason_STOP_REASON_UNKNOWN, 1},
+		"a stream that is called a page": {exchange.Quirks{}, said{200, page, "\n" + `data: {"choices":[{"delta":{"content":"hal"}}]}` + "\n\n"}, "hal", modelv1.StopReason_STOP_REASON_UNKNOWN, 1},
 		"words of its own": {exchange.Quirks{Stop: func(_ int, e *dialect.Error, model string) (*modelv1.ModelOutput, bool) {
 			return chat.MessageOutput(model, chat.Assistant("own "+e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
 		}}, said{400, document, `{"error":{"message":"words"}}`}, "own words", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},

@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -105,10 +107,27 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // IsWhole reports whether an answer is a JSON document, in case a stream was requested, or a page that a proxy put in
-// the place of both.
-func IsWhole(h http.Header) bool {
-	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	return mediaType == "application/json" || mediaType == "text/html"
+// the place of both. Some servers call their streams pages, so that what is called one counts by its beginning: its body
+// is replaced by one that reads the same.
+func IsWhole(answer *http.Response) bool {
+	mediaType, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if mediaType != "text/html" {
+		return mediaType == "application/json"
+	}
+	body := bufio.NewReader(answer.Body)
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, answer.Body}
+	for n := 1; ; n++ {
+		begun, err := body.Peek(n)
+		if err != nil {
+			return true
+		}
+		if last := begun[n-1]; !strings.ContainsRune(" \t\r\n", rune(last)) {
+			return last != 'd' && last != 'e' && last != ':' // of `data:`, `event:` and comments
+		}
+	}
 }
 
 // Unsupported is the failure of a request that a provider's format cannot express.
