@@ -184,6 +184,34 @@ func TestADeferredCallInABatchOutlivesTheGateway(t *testing.T) {
 	assert.Len(t, vendor.Batches(), 1)
 }
 
+// A stop does not wait for a batch: the next process does for the calls with a key, and nobody for the others.
+func TestAStopEndsTheWaitForABatch(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.OpenAIBatches(t)
+	batches := &batchmemory.Store{}
+	g := start(t, batching(url, stores("one", &memory.Ledger{}, batches))...)
+	ended := make(chan error, 2)
+	for _, id := range []string{"", "run1/7"} {
+		go func() {
+			_, err := g.models.Generate(t.Context(), batched(id, "hi "+id, 9))
+			ended <- err
+		}()
+	}
+	waiting := func() int {
+		pending, err := batches.Pending(t.Context())
+		assert.NoError(t, err)
+		return len(pending)
+	}
+	require.Eventually(t, func() bool { return waiting() == 2 }, waittest.Bound, time.Millisecond)
+	g.stop()
+	for range 2 {
+		err := waittest.For(t, ended, "the call to end")
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
+	}
+	assert.Equal(t, 1, waiting(), "that with a key")
+	assert.Empty(t, vendor.Batches())
+}
+
 // xAI's batches are made first and filled afterwards. One whose filling a stop cut short is completed by the next
 // process, and none is made twice. Its answers, of which some failed, reach their calls, with the cost that xAI
 // reports.

@@ -47,7 +47,8 @@ type gateway struct {
 	web     http.Handler
 	log     string
 	service *modelgw.Service
-	close   func()
+	// stop ends the service's Run, and close all.
+	stop, close func()
 }
 
 // setup changes what a gateway is made of.
@@ -84,7 +85,7 @@ func start(t testing.TB, changes ...setup) *gateway {
 		defer close(ran)
 		_ = service.Run(life)
 	}()
-	g.web, g.service = service.Handler(), service
+	g.web, g.service, g.stop = service.Handler(), service, end
 	listener := inprocess.Listen()
 	served := make(chan struct{})
 	go func() {
