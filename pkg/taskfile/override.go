@@ -65,7 +65,7 @@ func (t *Task) Override(ctx context.Context, o Override, files Files) error {
 		s.MaxSamples = &o.MaxSamples
 	}
 	s.Tags = append(s.Tags, o.Tags...)
-	for _, box := range boxes(s) {
+	for _, box := range Sandboxes(s) {
 		if o.Driver != "" {
 			box.Driver = o.Driver
 		}
@@ -74,8 +74,8 @@ func (t *Task) Override(ctx context.Context, o Override, files Files) error {
 	return nil
 }
 
-// boxes are all sandboxes that an evaluation describes.
-func boxes(s *agentv1.EvalSpec) []*sandboxv1.SandboxSpec {
+// Sandboxes are all sandboxes that an evaluation describes, those in files of samples aside.
+func Sandboxes(s *agentv1.EvalSpec) []*sandboxv1.SandboxSpec {
 	var all []*sandboxv1.SandboxSpec
 	for _, box := range s.GetSandboxes() {
 		all = append(all, box)

@@ -148,6 +148,9 @@ func (a *app) override(ctx context.Context, task *taskfile.Task, f evalFlags) er
 	if err := task.Override(ctx, o, nil); err != nil {
 		return usageError{err}
 	}
+	if f.driver != "" && len(taskfile.Sandboxes(task.Spec)) == 0 {
+		a.note("warning: --driver %s has no effect: %s describes no sandbox", f.driver, task.Spec.GetTaskFile())
+	}
 	for _, m := range task.Spec.GetModels() {
 		if err := checkModelName(m.GetModel()); err != nil {
 			return err

@@ -47,6 +47,9 @@ Without a name it takes the newest evaluation.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.failed && f.sample != "" {
+				return usage("--failed lists samples, and --sample shows one; give one of them")
+			}
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				eval, run, err := s.find(ctx, args)
 				if err != nil {
