@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 // wrongKinds names every value below n that t cannot hold, with its line, its path and what belongs there, and every
@@ -27,7 +29,7 @@ func wrongKinds(n *yaml.Node, t reflect.Type, path string) error {
 	switch {
 	case n.ShortTag() == "!!null" || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()):
 	case wanted != mapKind && wanted != listKind:
-		if n.Kind == yaml.ScalarNode && n.Decode(reflect.New(t).Interface()) == nil && !(wanted == integerKind && cut(n)) {
+		if n.Kind == yaml.ScalarNode && n.Decode(reflect.New(t).Interface()) == nil && !(wanted == integerKind && yamlnode.CutsInteger(n)) {
 			break
 		}
 		given := nodeKind(n)
@@ -89,13 +91,6 @@ const (
 	durationKind = "a duration such as 30s or 5m"
 	levelKind    = "debug, info, warn or error"
 )
-
-// cut reports whether the decoder would make another number of one: it drops a fraction, and what an integer cannot
-// hold.
-func cut(n *yaml.Node) bool {
-	var number float64
-	return n.ShortTag() == "!!float" && n.Decode(&number) == nil && (number < math.MinInt64 || number >= math.MaxInt64 || fractional(n))
-}
 
 // fractional reports whether a value is a number with a fraction.
 func fractional(n *yaml.Node) bool {

@@ -3,13 +3,13 @@ package taskfile
 import (
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/evalfleet/evalfleet/pkg/enum"
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 // key reads the value of one key.
@@ -111,13 +111,11 @@ func decode[T any](r *reader, v *T) key {
 	}
 }
 
-// cuts reports whether decoding would make another number of one where a whole number is wanted: yaml reads 1.5 as 1,
-// and -1e300 as the least integer.
+// cuts reports whether decoding would make another number of one where a whole number is wanted.
 func cuts(n *yaml.Node, v any) bool {
 	switch v.(type) {
 	case *int32, *int64:
-		var f float64
-		return n.ShortTag() == "!!float" && (n.Decode(&f) != nil || f != math.Trunc(f) || f < math.MinInt64 || f >= math.MaxInt64)
+		return yamlnode.CutsInteger(n)
 	}
 	return false
 }
