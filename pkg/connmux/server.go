@@ -92,8 +92,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Unready makes health checks report that the server is not serving. The server still accepts calls.
 func (s *Server) Unready() { s.grpc.SetReady(false) }
 
-// Stop waits for calls in flight and cancels those that still run when ctx ends. Watches never end by themselves, so a
-// caller bounds ctx.
+// Stop ends watches over gRPC, waits for other calls in flight, and cancels those that still run when ctx ends.
 func (s *Server) Stop(ctx context.Context) error {
 	s.grpc.SetReady(false)
 	var drained sync.WaitGroup

@@ -75,6 +75,7 @@ const workers = 64
 type Server struct {
 	*grpc.Server
 	chain    *chain
+	stop     context.CancelFunc // ends the chain's watches
 	health   *health.Server
 	passed   []string
 	services map[string]service // that were registered, by name
@@ -123,7 +124,8 @@ func New(o Options) (*Server, error) {
 	if o.Room == nil {
 		o.Room = offload.NewRoom(bound.HeldBytes)
 	}
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, traces: o.Traces, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, included: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
+	stopping, stop := context.WithCancel(context.Background())
+	c := &chain{stopping: stopping, log: o.Logger, auth: o.Auth, metrics: o.Metrics, traces: o.Traces, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, included: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),
@@ -139,7 +141,7 @@ func New(o Options) (*Server, error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 	s := &Server{
-		Server: grpc.NewServer(append(options, o.Extra...)...), chain: c,
+		Server: grpc.NewServer(append(options, o.Extra...)...), chain: c, stop: stop,
 		health: health.NewServer(), passed: o.Services, services: map[string]service{},
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
@@ -184,10 +186,11 @@ func (s *Server) Serve(l net.Listener) error {
 // cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.
 const cutGrace = 2 * time.Second
 
-// Drain reports not ready, waits for calls in flight, and cancels those that still run when ctx ends. Handlers that
-// continue for two more seconds are abandoned: they may still run when Drain returns.
+// Drain reports not ready, ends watches, waits for other calls in flight, and cancels those that still run when ctx
+// ends. Handlers that continue for two more seconds are abandoned: they may still run when Drain returns.
 func (s *Server) Drain(ctx context.Context) {
 	s.SetReady(false)
+	s.stop()
 	done := make(chan struct{})
 	go func() {
 		s.GracefulStop()

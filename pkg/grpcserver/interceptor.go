@@ -39,6 +39,8 @@ type chain struct {
 	auth    auth.Authenticator
 	metrics *telemetry.CallMetrics
 	traces  *telemetry.Traces
+	// stopping ends when the server's end begins, and with it every watch.
+	stopping context.Context //nolint:containedctx // The life of the server.
 	// blobs stores the offloaded values of messages.
 	blobs offload.Store
 	// room bounds the offloaded values that calls hold. Service is the service's name in errors.
@@ -192,6 +194,10 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	defer func() { err = end(ctx, err, recover()) }()
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
+	}
+	if IsWatch(info.FullMethod) {
+		watched := UntilStopping(ctx, c.stopping, c.service, ender(ctx))
+		defer func() { err = watched(err) }()
 	}
 	if c.included[info.FullMethod] {
 		return handler(srv, &admitted{ServerStream: ss, ctx: ctx})

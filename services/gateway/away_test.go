@@ -28,7 +28,7 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 	away, err := grpcclient.New(nobody, grpcclient.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, away.Close()) })
-	addr := startBefore(t, away, gateway.Config{}, "")
+	addr, _ := startBefore(t, away, gateway.Config{}, "")
 
 	conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret("right")})
 	require.NoError(t, err)

@@ -91,9 +91,9 @@ type Gateway struct {
 	workers *workerproxy.Proxy
 	// idle closes idle connections.
 	idle func()
-	// stopWatching stops the watch of the services behind the gateway; watched waits until it has ended.
-	stopWatching context.CancelFunc
-	watched      sync.WaitGroup
+	// stop ends the watches of clients, and the gateway's own of the services behind it, for whose end watched waits.
+	stop    context.CancelFunc
+	watched sync.WaitGroup
 }
 
 // owners are the services that the gateway offers, by full name, and the programs that have them.
@@ -151,8 +151,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 			s.Include(own, service) //nolint:contextcheck // Each call has a context of its own.
 		}
 	}
-	api, err := rest.New(ctx, conns)
+	running, stop := context.WithCancel(ctx)
+	api, err := rest.New(running, conns)
 	if err != nil {
+		stop()
 		return nil, err
 	}
 	orchestrator := workerv1.NewWorkerServiceClient(patient["agentorch"])
@@ -160,15 +162,13 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		"tool": workerv1.NewWorkerServiceClient(patient["toolexec"]), "scorer": orchestrator, "continue": orchestrator,
 	}})
 	workerv1.RegisterWorkerServiceServer(s, workers)
-	g := &Gateway{workers: workers, idle: func() {}}
+	g := &Gateway{workers: workers, idle: func() {}, stop: stop}
 	vendor := deps.Vendor
 	if vendor == nil && deps.VendorAddress != "" {
 		vendor, g.idle = forward(deps.VendorAddress, cfg.WriteTimeout, deps.Auth, deps.Logger)
 	}
-	watching, stop := context.WithCancel(ctx)
-	g.stopWatching = stop
 	for name, conn := range peers {
-		g.watched.Go(func() { grpcclient.Watch(watching, conn, func(away bool) { s.SetPeer(name, !away) }) })
+		g.watched.Go(func() { grpcclient.Watch(running, conn, func(away bool) { s.SetPeer(name, !away) }) })
 	}
 	g.front = connmux.New(connmux.Config{
 		GRPC: s, Handler: guard(cfg, deps.Listen, routes(api, vendor, cfg, deps)), Connections: deps.Connections, Logger: deps.Logger,
@@ -218,11 +218,10 @@ func traced(next http.Handler, traces *telemetry.Traces) http.Handler {
 // Serve accepts connections from l, gRPC and HTTP alike, until Stop.
 func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 
-// Stop waits for calls in flight and cuts off those that still run when ctx ends. Watches never end by themselves, so
-// the caller must bound ctx.
+// Stop ends watches, waits for other calls in flight, and cuts off those that still run when ctx ends.
 func (g *Gateway) Stop(ctx context.Context) error {
 	defer g.idle()
-	g.stopWatching()
+	g.stop()
 	g.watched.Wait()
 	g.front.Unready()
 	g.workers.Close()

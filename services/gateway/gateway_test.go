@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +64,11 @@ func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_Watch
 			}
 		}
 	}
+	if strings.HasSuffix(req.GetName(), "/endless") {
+		err := s.Send(&agentv1.WatchRunResponse{Cursor: "c1", Update: &agentv1.WatchRunResponse_Event{Event: &agentv1.Event{Seq: 1}}})
+		<-s.Context().Done()
+		return errors.Join(err, s.Context().Err())
+	}
 	from := 0
 	_, _ = fmt.Sscanf(req.GetCursor(), "c%d", &from)
 	for seq := from + 1; seq <= 3; seq++ {
@@ -88,6 +94,13 @@ func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) s
 // startServing serves a gateway in front of one connection to the services that register registers.
 func startServing(t *testing.T, register func(grpc.ServiceRegistrar), cfg gateway.Config, vendor string) string {
 	t.Helper()
+	addr, _ := startBefore(t, serveBehind(t, register), cfg, vendor)
+	return addr
+}
+
+// serveBehind serves the services that register registers, and returns the connection to them.
+func serveBehind(t *testing.T, register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
 	behind, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
@@ -105,11 +118,11 @@ func startServing(t *testing.T, register func(grpc.ServiceRegistrar), cfg gatewa
 		behind.Drain(within)
 		stopped(t, served)
 	})
-	return startBefore(t, conn, cfg, vendor)
+	return conn
 }
 
-// startBefore serves a gateway in front of one connection for all services.
-func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config, vendor string) string {
+// startBefore serves a gateway in front of one connection for all services, until stop is called or the test ends.
+func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config, vendor string) (addr string, stop func()) {
 	t.Helper()
 	g, err := gateway.New(t.Context(), cfg, gateway.Deps{
 		VendorAddress: vendor, Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn,
@@ -120,13 +133,14 @@ func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		within, cancel := context.WithTimeout(context.Background(), waittest.Bound)
 		defer cancel()
 		assert.NoError(t, g.Stop(within))
 		stopped(t, served)
 	})
-	return l.Addr().String()
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
 }
 
 // stopped waits until a server has ended.
@@ -225,6 +239,46 @@ func TestAStreamIsServerSentEventsThatResume(t *testing.T) {
 		}
 		assert.Equal(t, tt.ids, ids, name)
 		assert.Contains(t, body, ": nothing new", name)
+	}
+}
+
+// A watch has no end of its own: a stop that waited for it would cut it off at last. It is told to watch again instead.
+func TestAStopEndsWatchesAndSaysSo(t *testing.T) {
+	t.Parallel()
+	backend := serveBehind(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, &runs{}) })
+	addr, stop := startBefore(t, backend, gateway.Config{}, "")
+	conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret("right")})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	watch, err := agentv1.NewRunServiceClient(conn).WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: "projects/default/runs/endless"})
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	require.NoError(t, err)
+	var bodies []*bufio.Reader
+	for _, accept := range []string{"text/event-stream", "application/json"} {
+		req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/endless:watch", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer right")
+		req.Header.Set("Accept", accept)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, resp.Body.Close()) })
+		body := bufio.NewReader(resp.Body)
+		first, err := body.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, first, "c1")
+		bodies = append(bodies, body)
+	}
+
+	stop()
+	_, err = watch.Recv()
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
+	assert.ErrorContains(t, err, "gateway is stopping; watch again from the last cursor")
+	for _, body := range bodies {
+		rest, err := io.ReadAll(body)
+		require.NoError(t, err)
+		assert.Contains(t, string(rest), "SERVICE_UNAVAILABLE")
+		assert.Contains(t, string(rest), "gateway is stopping; watch again from the last cursor")
 	}
 }
 

@@ -9,9 +9,22 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 )
 
-// client is a connection for calls of REST clients. It moves the values of headers into the request, and bounds the
-// request's size as for a client: the services accept larger messages from each other.
-type client struct{ grpc.ClientConnInterface }
+// client is a connection for calls of REST clients. It moves the values of headers into the request, bounds the
+// request's size as for a client (the services accept larger messages from each other), and ends watches when the
+// gateway stops.
+type client struct {
+	grpc.ClientConnInterface
+	running context.Context //nolint:containedctx // The life of the gateway.
+}
+
+// clients returns the connections for calls of REST clients.
+func clients(running context.Context, conns map[string]grpc.ClientConnInterface) map[string]grpc.ClientConnInterface {
+	all := make(map[string]grpc.ClientConnInterface, len(conns))
+	for name, conn := range conns {
+		all[name] = client{conn, running}
+	}
+	return all
+}
 
 // Invoke implements [grpc.ClientConnInterface].
 func (c client) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
@@ -23,14 +36,26 @@ func (c client) Invoke(ctx context.Context, method string, request, reply any, o
 
 // NewStream implements [grpc.ClientConnInterface].
 func (c client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	ended := func(err error) error { return err }
+	if grpcserver.IsWatch(method) {
+		watch, end := context.WithCancelCause(ctx)
+		ended = grpcserver.UntilStopping(watch, c.running, "gateway", end)
+		context.AfterFunc(ctx, func() { _ = ended(nil) }) // The mapping ends ctx with the request.
+		ctx = watch
+	}
 	s, err := c.ClientConnInterface.NewStream(ctx, desc, method, options...)
-	return clientStream{s, ctx}, err
+	if err != nil {
+		return nil, ended(err)
+	}
+	return clientStream{s, ctx, ended}, nil
 }
 
 // clientStream is a server stream or an upload.
 type clientStream struct {
 	grpc.ClientStream
 	ctx context.Context //nolint:containedctx // The stream's own says nothing before the first answer.
+	// ended returns the error of a watch that the gateway's stop has ended for one that it gets.
+	ended func(error) error
 }
 
 // SendMsg implements [grpc.ClientStream].
@@ -39,6 +64,14 @@ func (s clientStream) SendMsg(m any) error {
 		return err
 	}
 	return s.ClientStream.SendMsg(m)
+}
+
+// RecvMsg implements [grpc.ClientStream].
+func (s clientStream) RecvMsg(m any) error {
+	if err := s.ClientStream.RecvMsg(m); err != nil {
+		return s.ended(err)
+	}
+	return nil
 }
 
 // prepare returns the request to send, made of the request that the mapping has decoded.

@@ -92,7 +92,7 @@ func plain(conns map[string]grpc.ClientConnInterface, handle func(method string,
 				next(w, r, pathParams)
 				return
 			}
-			handle(d.method, d.over(client{conns[d.service]}))(w, r, pathParams)
+			handle(d.method, d.over(conns[d.service]))(w, r, pathParams)
 		}
 	}
 }

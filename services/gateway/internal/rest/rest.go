@@ -70,8 +70,10 @@ func over[Client any](newClient func(grpc.ClientConnInterface) Client, mapping f
 	}
 }
 
-// New returns a handler that maps REST to the given connections, by the full name of their services.
-func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.Handler, error) {
+// New returns a handler that maps REST to the given connections, by the full name of their services. Watches end with
+// running.
+func New(running context.Context, conns map[string]grpc.ClientConnInterface) (http.Handler, error) {
+	conns = clients(running, conns)
 	asJSON := &messages{runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{},
 		UnmarshalOptions: protojson.UnmarshalOptions{}, // An unknown field is an error that names it.
@@ -116,7 +118,7 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		if !ok {
 			continue
 		}
-		if err := register(ctx, mux, client{conn}); err != nil {
+		if err := register(running, mux, conn); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +128,7 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 			if !ok {
 				continue
 			}
-			if err := mux.HandlePath(method, u.path, handle(u.method, u.over(client{conn}, mux))); err != nil {
+			if err := mux.HandlePath(method, u.path, handle(u.method, u.over(conn, mux))); err != nil {
 				return nil, err
 			}
 		}
