@@ -44,6 +44,10 @@ type Config struct {
 	// ReplicaTTL is how long after its last sign of life a process counts as dead, and others take over its work.
 	// Default 5s.
 	ReplicaTTL time.Duration `yaml:"replica_ttl" env:"EVALFLEET_REPLICA_TTL"`
+	// StopGrace is how long calls in flight may continue after the signal to stop; the rest of a stop may take as long
+	// again. What stops the process must wait for both. Default 25s for a service that runs alone, 4s for the single
+	// binary.
+	StopGrace time.Duration `yaml:"stop_grace" env:"EVALFLEET_STOP_GRACE"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
 	// TokenFile is the file of the admin token; it is created if it does not exist. Default in the single binary: token
@@ -84,6 +88,9 @@ const DefaultReplica = "local"
 func (c *Config) Validate() error {
 	if c.ReplicaTTL < 0 || c.ReplicaTTL > 0 && c.ReplicaTTL < 100*time.Millisecond {
 		return errors.New("replica_ttl: want at least 100ms; 0 is the default")
+	}
+	if c.StopGrace < 0 {
+		return errors.New("stop_grace: must not be negative; leave it out for the default")
 	}
 	if c.MaxConnections < 0 {
 		return errors.New("max_connections: must not be negative; leave it out for the default")

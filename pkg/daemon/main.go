@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// Grace is how long calls of a patient program may continue after the signal to stop.
+// Grace is how long calls of a patient program may continue after the signal to stop, unless it is configured.
 const Grace = 25 * time.Second
 
 // Configuration is the whole configuration of a process: a pointer to a struct that pkg/config can fill. Its Validate
@@ -97,7 +98,7 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	case <-ctx.Done():
 		log.InfoContext(ctx, "stopping", "service", program.Name)
 	}
-	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), Grace))
+	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), cmp.Or(set.StopGrace, Grace)))
 }
 
 // reloader reloads the configuration of a process, which is read into a new value of its type.

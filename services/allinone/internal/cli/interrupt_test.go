@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/daemon"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/taskfile"
+	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
 // An interrupt that comes just before a step succeeds is not lost: the command does what it does at an interrupt.
@@ -40,8 +42,19 @@ func (s *startsAllTheSame) Stop(context.Context, time.Duration) error {
 func TestAnInterruptWhileAServerStartsStopsIt(t *testing.T) {
 	t.Parallel()
 	s := &startsAllTheSame{}
-	require.NoError(t, sentAnInterrupt().serveUntilInterrupt(t.Context(), s, func(server) error { return nil }))
+	require.NoError(t, sentAnInterrupt().serveUntilInterrupt(t.Context(), s, time.Second, func(server) error { return nil }))
 	assert.True(t, s.stopped)
+}
+
+func TestCallsInFlightHaveTheGraceThatIsConfigured(t *testing.T) {
+	t.Parallel()
+	one, all := &daemon.Process{}, &startsAllTheSame{}
+	var cfg allinone.Config
+	assert.Equal(t, 25*time.Second, graceOf(one, cfg))
+	assert.Equal(t, 4*time.Second, graceOf(all, cfg))
+	cfg.StopGrace = time.Minute
+	assert.Equal(t, time.Minute, graceOf(one, cfg))
+	assert.Equal(t, time.Minute, graceOf(all, cfg))
 }
 
 // made makes runs and evaluations although an interrupt came meanwhile, and notes what is cancelled.

@@ -115,12 +115,20 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config, load func(context.
 	served := a.serverFor(cfg, dir, lock)
 	unwatch := func() {}
 	defer func() { unwatch() }()
-	return a.serveUntilInterrupt(ctx, served, func(s server) error {
+	return a.serveUntilInterrupt(ctx, served, graceOf(served, cfg), func(s server) error {
 		reloader := a.reloader(s, cfg, load)
 		reloader.Asked = asked
 		unwatch = reloader.Watch(ctx)
 		return a.sayServing(s, cfg, dir)
 	})
+}
+
+// graceOf is how long calls in flight may continue when s stops.
+func graceOf(s server, cfg allinone.Config) time.Duration {
+	if _, alone := s.(*daemon.Process); alone {
+		return cmp.Or(cfg.StopGrace, daemon.Grace)
+	}
+	return cmp.Or(cfg.StopGrace, stopGrace)
 }
 
 // reloader reloads the configuration of a server, which load reads.
@@ -143,8 +151,8 @@ func (a *app) reloader(s server, cfg allinone.Config, load func(context.Context)
 }
 
 // serveUntilInterrupt runs a server until an interrupt, also one that comes while it starts. Started is called once it
-// serves.
-func (a *app) serveUntilInterrupt(ctx context.Context, s server, started func(server) error) error {
+// serves. Calls in flight then have grace to end.
+func (a *app) serveUntilInterrupt(ctx context.Context, s server, grace time.Duration, started func(server) error) error {
 	running, stop := a.untilInterrupt(ctx)
 	defer func() { stop() }()
 	err := s.Start(running)
@@ -164,10 +172,6 @@ func (a *app) serveUntilInterrupt(ctx context.Context, s server, started func(se
 	stop()
 	a.note("stopping; interrupt again to stop at once")
 	running, stop = a.untilInterrupt(ctx)
-	grace := stopGrace
-	if _, alone := s.(*daemon.Process); alone {
-		grace = daemon.Grace
-	}
 	return errors.Join(err, s.Stop(running, grace))
 }
 

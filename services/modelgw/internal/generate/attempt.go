@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -43,7 +42,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		r.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
 			brokenOff = true
 			input := c.Tokens() + tokens.RoughTools(c.Tools)
-			o.unfinished = chat.AddUsage(o.unfinished, Unfinished(said, input, pieces))
+			o.unfinished = append(o.unfinished, Unfinished(said, input, pieces))
 		}
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
 			idle := seconds.Duration(c.Config.GetStreamIdleTimeout())

@@ -91,6 +91,7 @@ type rig struct {
 	model     *provider.Model
 	limiter   *limit.Memory
 	budgets   *budget.Ledger
+	prices    generate.Prices
 	responses *generate.Cache
 	stages    generate.Func
 	outcomes  sync.Map // of *generate.Outcome by *generate.Call
@@ -114,7 +115,7 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 	return generate.Chain(
 		generate.Attempt(0, provider.DefaultMaxAnswerBytes),
 		g.responses.Stage,
-		generate.Spend(g.budgets, func() generate.Prices { return nil }),
+		generate.Spend(g.budgets, func() generate.Prices { return g.prices }),
 		generate.Retry(schedule, log),
 		generate.Admit(limiter, generate.MeasurePools(limiter, nil), generate.Admission{Probing: g.probing}),
 	)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
@@ -105,9 +106,9 @@ type Outcome struct {
 	Cache   modelv1.CacheUse
 	// BrokenOff means that the answer ended prematurely, as its receiver has seen.
 	BrokenOff bool
-	// unfinished is the usage of streams that were abandoned before their end, and the estimated usage of an answer
-	// without one.
-	unfinished *modelv1.ModelUsage
+	// unfinished are the usages of streams that were abandoned before their end, and the estimated one of an answer
+	// without any. Each has a price of its own.
+	unfinished []*modelv1.ModelUsage
 	// FirstPiece is how long after its beginning the latest attempt had the first piece of its answer; zero if the answer
 	// was not streamed.
 	FirstPiece time.Duration
@@ -123,6 +124,15 @@ type Outcome struct {
 	Earlier int
 	// streamed means that the current attempt has delivered a piece of an answer.
 	streamed bool
+}
+
+// unfinishedUsage is the sum of unfinished; nil if there is none.
+func (o *Outcome) unfinishedUsage() *modelv1.ModelUsage {
+	var sum *modelv1.ModelUsage
+	for _, usage := range o.unfinished {
+		sum = chat.AddUsage(sum, usage)
+	}
+	return sum
 }
 
 // Timing returns where the time of a call went, up to now.

@@ -114,7 +114,7 @@ func Measure(m *Metrics) Stage {
 				span.AddEvent("batch_pending")
 				return nil, err
 			}
-			answered := err == nil || o.unfinished != nil
+			answered := err == nil || len(o.unfinished) > 0
 			of := series{c.Model.Kind.Name, c.Model.Account, m.label(c.Model, answered), other}
 			if m.projects.has(c.Origin.Project, answered) {
 				of.project = c.Origin.Project
@@ -123,7 +123,7 @@ func Measure(m *Metrics) Stage {
 			m.duration.WithLabelValues(of.provider, of.account, of.model, outcome).Observe(time.Since(start).Seconds())
 			m.projectCalls.WithLabelValues(of.project, outcome).Inc()
 			m.waits(of, o)
-			m.count(of, o.unfinished)
+			m.count(of, o.unfinishedUsage())
 			if err == nil && !response.BrokenOff { // Else it is counted already.
 				m.count(of, response.Output.GetUsage())
 			}

@@ -87,7 +87,7 @@ func describe(ctx context.Context, span trace.Span, o *Outcome, response *provid
 	if outcome := ended(o, err); outcome != "ok" {
 		telemetry.Fail(span, outcome)
 	}
-	usage := o.unfinished
+	usage := o.unfinishedUsage()
 	if err == nil {
 		output := response.Output
 		if !response.BrokenOff {

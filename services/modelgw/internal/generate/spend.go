@@ -68,10 +68,14 @@ func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 			defer func() { settle(taken) }()
 			response, err := next(ctx, c, o)
 			if err == nil && !response.BrokenOff {
-				o.unfinished = chat.AddUsage(o.unfinished, c.guess(response.Output))
+				if guess := c.guess(response.Output); guess != nil {
+					o.unfinished = append(o.unfinished, guess)
+				}
 			}
-			prices.apply(c, "", o.unfinished, dialect.Billing{Mode: c.mode()})
-			taken = o.unfinished
+			for _, usage := range o.unfinished {
+				prices.apply(c, "", usage, dialect.Billing{Mode: c.mode()})
+			}
+			taken = o.unfinishedUsage()
 			if err != nil {
 				return nil, err
 			}

@@ -3,6 +3,7 @@ package generate_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,6 +72,25 @@ func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
 		assert.Same(t, said, response.Output.GetUsage(), name)
 		assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens, name)
 	}
+}
+
+// The price of long inputs is for one long input, and not for a call whose attempts had as much together.
+func TestAStreamThatBreaksOffHasThePriceOfItsOwnInput(t *testing.T) {
+	t.Parallel()
+	breaksOff := func(_ context.Context, r *provider.Request) (*provider.Response, error) {
+		r.Unfinished(&modelv1.ModelUsage{InputTokens: 60, TotalTokens: 60}, 0)
+		return nil, &provider.Error{Provider: "test", Class: provider.Transient, Status: 503}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(breaksOff, breaksOff, says("x"))
+		g.prices = generate.Prices{"test/m": {Input: 1, LongInputTokens: 99, LongInput: &modelv1.Prices{Input: 10}}}
+		_, err := g.generate(t.Context(), g.call(nil))
+		require.NoError(t, err)
+		spent := g.budgets.List("projects/p")[0]
+		assert.Equal(t, int64(60+60+5), spent.Tokens)
+		assert.InDelta(t, (60+60+3)/1e6, spent.Cost, 1e-12)
+		assert.False(t, spent.CostPartial)
+	})
 }
 
 // Writes to a cache for an hour cost more than others, and an answer in a mode with prices of its own has an unknown

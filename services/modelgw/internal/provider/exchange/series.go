@@ -34,8 +34,10 @@ func (x *Exchange) AttemptSeries(
 	s := &Series{exchange: x, request: r, left: r.AnswerBound()}
 	response, err := x.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		output, err := run(s, body)
-		if err != nil && s.usage != nil && r.Unfinished != nil {
-			r.Unfinished(s.usage, 0)
+		if err != nil && r.Unfinished != nil {
+			for _, pass := range s.passes {
+				r.Unfinished(pass, 0)
+			}
 		}
 		return output, s.raw, err
 	})
