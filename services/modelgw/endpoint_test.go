@@ -811,10 +811,14 @@ func TestTheCacheAnswersForAVendor(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
 	g := serveWeb(t, v)
-	for range 2 {
+	for _, status := range []string{"", "evalfleet; hit"} {
 		answer := g.post(t, chatPath, `{"model":"openai/gpt-4o",`+user+`}`, "Evalfleet-Cache", "1W")
+		assert.Equal(t, status, answer.Header.Get("Cache-Status"))
 		assert.Equal(t, "é / café", content(t, read(t, answer)))
 	}
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","stream":true,`+user+`}`, "Evalfleet-Cache", "1W")
+	assert.Equal(t, "evalfleet; hit", answer.Header.Get("Cache-Status"))
+	assert.NotEmpty(t, eventsOf(t, answer))
 	assert.Len(t, v.body, 1)
 }
 

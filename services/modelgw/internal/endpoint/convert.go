@@ -88,6 +88,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
 		x.out.Header().Set(modelHeader, answer.GetModel())
 	}
+	x.sayCached(answer)
 	output := seal.Answer(answer.GetOutput(), x.about.Name)
 	encoded, err := buffer.Of(dialect.OutputSize(output), func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, output, about) })
 	if err != nil {
@@ -128,6 +129,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 			if said, tooLong := chat.Overflow(event.Completed.GetOutput()); tooLong && !x.begun {
 				return &refusal{Failure: x.TooLong(said)}
 			}
+			x.sayCached(event.Completed)
 			x.beginStream()
 			if err = w.Close(sealed.End(event.Completed.GetOutput())); err == nil { // Otherwise the failure is yet to come, within the list.
 				err = sink.Close()
@@ -157,6 +159,13 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	failure := x.refusalOf(err)
 	e.log(ctx, x, err, time.Since(x.start))
 	return errors.Join(w.Fail(failure.Failure), sink.Close(), x.out.FlushError())
+}
+
+// sayCached tells the client that an answer came from the response cache, of which no piece comes before its end.
+func (x *exchange) sayCached(answer *modelv1.GenerateResponse) {
+	if answer.GetCache() == modelv1.CacheUse_CACHE_USE_READ {
+		x.out.Header().Set(cacheStatus, "evalfleet; hit")
+	}
 }
 
 func (x *exchange) beginStream() {
