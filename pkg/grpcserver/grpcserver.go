@@ -75,7 +75,7 @@ const workers = 64
 type Server struct {
 	*grpc.Server
 	chain    *chain
-	stop     context.CancelFunc // ends the chain's watches
+	stop     context.CancelFunc // ends the chain's calls that wait
 	health   *health.Server
 	passed   []string
 	services map[string]service // that were registered, by name
@@ -186,7 +186,7 @@ func (s *Server) Serve(l net.Listener) error {
 // cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.
 const cutGrace = 2 * time.Second
 
-// Drain reports not ready, ends watches, waits for other calls in flight, and cancels those that still run when ctx
+// Drain reports not ready, ends calls that wait (see [Waits]), waits for other calls in flight, and cancels those that still run when ctx
 // ends. Handlers that continue for two more seconds are abandoned: they may still run when Drain returns.
 func (s *Server) Drain(ctx context.Context) {
 	s.SetReady(false)

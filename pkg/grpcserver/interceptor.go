@@ -39,15 +39,15 @@ type chain struct {
 	auth    auth.Authenticator
 	metrics *telemetry.CallMetrics
 	traces  *telemetry.Traces
-	// stopping ends when the server's end begins, and with it every watch.
+	// stopping ends when the server's end begins, and with it every call that waits.
 	stopping context.Context //nolint:containedctx // The life of the server.
 	// blobs stores the offloaded values of messages.
 	blobs offload.Store
 	// room bounds the offloaded values that calls hold. Service is the service's name in errors.
 	room    *offload.Room
 	service string
-	// known are the registered methods, and plain those of them that have one request, one answer and a credential.
-	// Included are those of other servers of the process. They are complete before the first call.
+	// known are the registered methods, and plain those of them that have one request, one answer and a credential, and
+	// do not wait. Included are those of other servers of the process. They are complete before the first call.
 	known, plain, included map[string]bool
 	// unauthenticatedCalls are the calls without a credential.
 	strangers unauthenticatedCalls
@@ -128,7 +128,7 @@ func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 func (c *chain) know(desc *grpc.ServiceDesc) {
 	for _, m := range desc.Methods {
 		method := "/" + desc.ServiceName + "/" + m.MethodName
-		c.known[method], c.plain[method] = true, !isOpen(method)
+		c.known[method], c.plain[method] = true, !isOpen(method) && !Waits(method)
 	}
 	for _, m := range desc.Streams {
 		c.known["/"+desc.ServiceName+"/"+m.StreamName] = true
@@ -176,6 +176,10 @@ func (c *chain) answer(method string, srv any, ss grpc.ServerStream, handler grp
 	if ctx, err = c.admit(ctx, method); err != nil {
 		return nil, err
 	}
+	if Waits(method) {
+		waited := UntilStopping(ctx, c.stopping, c.service, ender(ctx))
+		defer func() { err = waited(err) }()
+	}
 	serve := func(ss grpc.ServerStream) (err error) {
 		answer, err = handler(srv, ctx, ss.RecvMsg, c.checked)
 		return err
@@ -195,9 +199,9 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
 	}
-	if IsWatch(info.FullMethod) {
-		watched := UntilStopping(ctx, c.stopping, c.service, ender(ctx))
-		defer func() { err = watched(err) }()
+	if Waits(info.FullMethod) {
+		waited := UntilStopping(ctx, c.stopping, c.service, ender(ctx))
+		defer func() { err = waited(err) }()
 	}
 	if c.included[info.FullMethod] {
 		return handler(srv, &admitted{ServerStream: ss, ctx: ctx})

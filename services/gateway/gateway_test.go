@@ -43,6 +43,8 @@ type runs struct {
 	created chan *agentv1.CreateRunRequest
 	// flooded is closed when a watch of the run "flood", which sends without end, has ended.
 	flooded chan struct{}
+	// waiting gets a value for each wait that has begun.
+	waiting chan struct{}
 }
 
 func (r *runs) CreateRun(_ context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
@@ -52,6 +54,13 @@ func (r *runs) CreateRun(_ context.Context, req *agentv1.CreateRunRequest) (*age
 
 func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
 	return nil, rpcerr.ResourceNotFound(req.GetName())
+}
+
+// WaitRun waits until the caller leaves.
+func (r *runs) WaitRun(ctx context.Context, _ *agentv1.WaitRunRequest) (*agentv1.Run, error) {
+	r.waiting <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 // WatchRun sends the events after the cursor, up to the third, then a heartbeat.
@@ -242,44 +251,68 @@ func TestAStreamIsServerSentEventsThatResume(t *testing.T) {
 	}
 }
 
-// A watch has no end of its own: a stop that waited for it would cut it off at last. It is told to watch again instead.
-func TestAStopEndsWatchesAndSaysSo(t *testing.T) {
+// A watch has no end of its own, and a wait a late one: a stop that waited for them would cut them off at last. They are
+// told to come again instead.
+func TestAStopEndsWatchesAndWaitsAndSaysSo(t *testing.T) {
 	t.Parallel()
-	backend := serveBehind(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, &runs{}) })
-	addr, stop := startBefore(t, backend, gateway.Config{}, "")
+	const run, api = "projects/default/runs/endless", "/api/v1/projects/default/runs/endless:"
+	backend := &runs{waiting: make(chan struct{}, 2)}
+	addr, stop := startBefore(t, serveBehind(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, backend) }), gateway.Config{}, "")
 	conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret("right")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
-	watch, err := agentv1.NewRunServiceClient(conn).WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: "projects/default/runs/endless"})
+	client, ctx := agentv1.NewRunServiceClient(conn), waittest.Context(t)
+	watch, err := client.WatchRun(ctx, &agentv1.WatchRunRequest{Name: run})
 	require.NoError(t, err)
 	_, err = watch.Recv()
 	require.NoError(t, err)
-	var bodies []*bufio.Reader
-	for _, accept := range []string{"text/event-stream", "application/json"} {
-		req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/endless:watch", nil)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := client.WaitRun(ctx, &agentv1.WaitRunRequest{Name: run})
+		waited <- err
+	}()
+	answers := make(chan string, 3)
+	for _, asked := range []struct{ accept, path string }{{"text/event-stream", "watch"}, {"application/json", "watch"}, {"application/json", "wait"}} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+api+asked.path, nil)
 		require.NoError(t, err)
 		req.Header.Set("Authorization", "Bearer right")
-		req.Header.Set("Accept", accept)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, resp.Body.Close()) })
-		body := bufio.NewReader(resp.Body)
-		first, err := body.ReadString('\n')
-		require.NoError(t, err)
-		require.Contains(t, first, "c1")
-		bodies = append(bodies, body)
+		req.Header.Set("Accept", asked.accept)
+		begun := make(chan struct{})
+		go func() { answers <- answerOf(req, begun) }()
+		if asked.path == "watch" {
+			waittest.For(t, begun, "the head of the answer")
+		}
+	}
+	for range 2 {
+		waittest.For(t, backend.waiting, "a wait")
 	}
 
 	stop()
 	_, err = watch.Recv()
-	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
-	assert.ErrorContains(t, err, "gateway is stopping; watch again from the last cursor")
-	for _, body := range bodies {
-		rest, err := io.ReadAll(body)
-		require.NoError(t, err)
-		assert.Contains(t, string(rest), "SERVICE_UNAVAILABLE")
-		assert.Contains(t, string(rest), "gateway is stopping; watch again from the last cursor")
+	for _, err := range []error{err, waittest.For(t, waited, "the end of the wait")} {
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
+		assert.ErrorContains(t, err, "gateway is stopping; wait again")
 	}
+	for range cap(answers) {
+		answer := waittest.For(t, answers, "an answer")
+		assert.Contains(t, answer, "SERVICE_UNAVAILABLE")
+		assert.Contains(t, answer, "gateway is stopping; wait again")
+	}
+}
+
+// answerOf returns the body of an answer, or the error, and closes begun when the header is there.
+func answerOf(req *http.Request, begun chan<- struct{}) string {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	close(begun)
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
 }
 
 func TestGRPCIsPassedOnWithReflectionErrorsAndStreams(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 )
 
 // client is a connection for calls of REST clients. It moves the values of headers into the request, bounds the
-// request's size as for a client (the services accept larger messages from each other), and ends watches when the
-// gateway stops.
+// request's size as for a client (the services accept larger messages from each other), and ends watches and waits
+// when the gateway stops.
 type client struct {
 	grpc.ClientConnInterface
 	running context.Context //nolint:containedctx // The life of the gateway.
@@ -31,17 +31,26 @@ func (c client) Invoke(ctx context.Context, method string, request, reply any, o
 	if err := prepare(ctx, request); err != nil {
 		return err
 	}
-	return c.ClientConnInterface.Invoke(ctx, method, request, reply, options...)
+	if !grpcserver.Waits(method) {
+		return c.ClientConnInterface.Invoke(ctx, method, request, reply, options...)
+	}
+	ctx, waited := c.untilStopping(ctx)
+	return waited(c.ClientConnInterface.Invoke(ctx, method, request, reply, options...))
+}
+
+// untilStopping returns the context of a call that waits, and the function that is called with its result.
+func (c client) untilStopping(ctx context.Context) (context.Context, func(error) error) {
+	call, end := context.WithCancelCause(ctx)
+	ended := grpcserver.UntilStopping(call, c.running, "gateway", end)
+	context.AfterFunc(ctx, func() { _ = ended(nil) }) // The mapping ends ctx with the request.
+	return call, ended
 }
 
 // NewStream implements [grpc.ClientConnInterface].
 func (c client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	ended := func(err error) error { return err }
-	if grpcserver.IsWatch(method) {
-		watch, end := context.WithCancelCause(ctx)
-		ended = grpcserver.UntilStopping(watch, c.running, "gateway", end)
-		context.AfterFunc(ctx, func() { _ = ended(nil) }) // The mapping ends ctx with the request.
-		ctx = watch
+	if grpcserver.Waits(method) {
+		ctx, ended = c.untilStopping(ctx)
 	}
 	s, err := c.ClientConnInterface.NewStream(ctx, desc, method, options...)
 	if err != nil {
