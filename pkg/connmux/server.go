@@ -92,7 +92,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Unready makes health checks report that the server is not serving. The server still accepts calls.
 func (s *Server) Unready() { s.grpc.SetReady(false) }
 
-// Stop ends watches and waits over gRPC, waits for other calls in flight, and cancels those that still run when ctx ends.
+// Stop ends gRPC calls that only wait, waits for other calls in flight, and cancels those that still run when ctx ends.
 func (s *Server) Stop(ctx context.Context) error {
 	s.grpc.SetReady(false)
 	var drained sync.WaitGroup

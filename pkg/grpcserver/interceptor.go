@@ -176,10 +176,6 @@ func (c *chain) answer(method string, srv any, ss grpc.ServerStream, handler grp
 	if ctx, err = c.admit(ctx, method); err != nil {
 		return nil, err
 	}
-	if Waits(method) {
-		waited := UntilStopping(ctx, c.stopping, c.service, ender(ctx))
-		defer func() { err = waited(err) }()
-	}
 	serve := func(ss grpc.ServerStream) (err error) {
 		answer, err = handler(srv, ctx, ss.RecvMsg, c.checked)
 		return err
@@ -199,10 +195,6 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
 	}
-	if Waits(info.FullMethod) {
-		waited := UntilStopping(ctx, c.stopping, c.service, ender(ctx))
-		defer func() { err = waited(err) }()
-	}
 	if c.included[info.FullMethod] {
 		return handler(srv, &admitted{ServerStream: ss, ctx: ctx})
 	}
@@ -218,8 +210,8 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	return serve(ss)
 }
 
-// begin opens a call. The returned function closes it, with the context of its end: it turns a panic into INTERNAL,
-// logs and counts the final code, and writes the status.
+// begin opens a call, which a stop of the server ends if it only waits. The returned function closes it, with the context
+// of its end: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
 func (c *chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
 	start := time.Now()
 	id := requestID(ctx)
@@ -228,10 +220,15 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 	if m != nil {
 		connlimit.CallBegan(m.Conn)
 	}
+	waited := sameError
+	if Waits(method) {
+		waited = UntilStopping(ctx, c.stopping, c.service, ender(ctx))
+	}
 	return func(ctx context.Context, err error, panicked any) error {
 		if m != nil {
 			defer connlimit.CallEnded(m.Conn)
 		}
+		err = waited(err)
 		if panicked != nil {
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
 			err = rpcerr.Hidden(id)

@@ -91,7 +91,8 @@ type Gateway struct {
 	workers *workerproxy.Proxy
 	// idle closes idle connections.
 	idle func()
-	// stop ends the watches and waits of clients, and the gateway's own of the services behind it, for whose end watched waits.
+	// stop ends the calls of clients that only wait, and the gateway's watch of the services behind it. watched waits for
+	// the latter.
 	stop    context.CancelFunc
 	watched sync.WaitGroup
 }
@@ -218,7 +219,7 @@ func traced(next http.Handler, traces *telemetry.Traces) http.Handler {
 // Serve accepts connections from l, gRPC and HTTP alike, until Stop.
 func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 
-// Stop ends watches and waits, waits for other calls in flight, and cuts off those that still run when ctx ends.
+// Stop ends calls that only wait, waits for other calls in flight, and cuts off those that still run when ctx ends.
 func (g *Gateway) Stop(ctx context.Context) error {
 	defer g.idle()
 	g.stop()

@@ -74,7 +74,8 @@ func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_Watch
 		}
 	}
 	if strings.HasSuffix(req.GetName(), "/endless") {
-		err := s.Send(&agentv1.WatchRunResponse{Cursor: "c1", Update: &agentv1.WatchRunResponse_Event{Event: &agentv1.Event{Seq: 1}}})
+		event := &agentv1.WatchRunResponse_Event{Event: &agentv1.Event{Seq: 1}}
+		err := s.Send(&agentv1.WatchRunResponse{Cursor: "c1", Update: event})
 		<-s.Context().Done()
 		return errors.Join(err, s.Context().Err())
 	}
@@ -251,13 +252,14 @@ func TestAStreamIsServerSentEventsThatResume(t *testing.T) {
 	}
 }
 
-// A watch has no end of its own, and a wait a late one: a stop that waited for them would cut them off at last. They are
-// told to come again instead.
+// A watch does not end by itself, and a wait ends late: a stop that waited for them would take all of its time. It ends
+// both at once, with an error after which clients repeat them.
 func TestAStopEndsWatchesAndWaitsAndSaysSo(t *testing.T) {
 	t.Parallel()
 	const run, api = "projects/default/runs/endless", "/api/v1/projects/default/runs/endless:"
 	backend := &runs{waiting: make(chan struct{}, 2)}
-	addr, stop := startBefore(t, serveBehind(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, backend) }), gateway.Config{}, "")
+	behind := serveBehind(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, backend) })
+	addr, stop := startBefore(t, behind, gateway.Config{}, "")
 	conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret("right")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
@@ -272,7 +274,9 @@ func TestAStopEndsWatchesAndWaitsAndSaysSo(t *testing.T) {
 		waited <- err
 	}()
 	answers := make(chan string, 3)
-	for _, asked := range []struct{ accept, path string }{{"text/event-stream", "watch"}, {"application/json", "watch"}, {"application/json", "wait"}} {
+	for _, asked := range []struct{ accept, path string }{
+		{"text/event-stream", "watch"}, {"application/json", "watch"}, {"application/json", "wait"},
+	} {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+api+asked.path, nil)
 		require.NoError(t, err)
 		req.Header.Set("Authorization", "Bearer right")

@@ -403,7 +403,7 @@ func TestReplicasFindACapacityTogether(t *testing.T) {
 		assert.GreaterOrEqual(t, served, servedByOne*95/100)
 		// The order of calls differs from run to run, and with it what the three learn first.
 		assert.LessOrEqual(t, refused, refusedByOne+served/25)
-		time.Sleep(time.Second) // What the last calls changed is known to all with their next exchange.
+		time.Sleep(time.Second) // Simulated: all replicas learn in their next exchange what the last calls changed.
 		p := fleet.replicas["b"].pool(t)
 		require.NotEmpty(t, p.History)
 		assert.Equal(t, limit.SlowStart, p.History[0].Reason)

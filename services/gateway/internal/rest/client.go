@@ -10,8 +10,8 @@ import (
 )
 
 // client is a connection for calls of REST clients. It moves the values of headers into the request, bounds the
-// request's size as for a client (the services accept larger messages from each other), and ends watches and waits
-// when the gateway stops.
+// request's size as for a client (the services accept larger messages from each other), and ends those that
+// only wait when the gateway stops.
 type client struct {
 	grpc.ClientConnInterface
 	running context.Context //nolint:containedctx // The life of the gateway.
@@ -38,7 +38,7 @@ func (c client) Invoke(ctx context.Context, method string, request, reply any, o
 	return waited(c.ClientConnInterface.Invoke(ctx, method, request, reply, options...))
 }
 
-// untilStopping returns the context of a call that waits, and the function that is called with its result.
+// untilStopping returns a context that also ends when the gateway stops, and the function that takes the call's error.
 func (c client) untilStopping(ctx context.Context) (context.Context, func(error) error) {
 	call, end := context.WithCancelCause(ctx)
 	ended := grpcserver.UntilStopping(call, c.running, "gateway", end)
@@ -63,7 +63,7 @@ func (c client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 type clientStream struct {
 	grpc.ClientStream
 	ctx context.Context //nolint:containedctx // The stream's own says nothing before the first answer.
-	// ended returns the error of a watch that the gateway's stop has ended for one that it gets.
+	// ended takes the error of the stream, and returns another one if a stop of the gateway has ended it.
 	ended func(error) error
 }
 

@@ -70,8 +70,8 @@ func over[Client any](newClient func(grpc.ClientConnInterface) Client, mapping f
 	}
 }
 
-// New returns a handler that maps REST to the given connections, by the full name of their services. Watches and waits end
-// with running.
+// New returns a handler that maps REST to the given connections, by the full name of their services. Calls that only
+// wait end with running.
 func New(running context.Context, conns map[string]grpc.ClientConnInterface) (http.Handler, error) {
 	conns = clients(running, conns)
 	asJSON := &messages{runtime.JSONPb{

@@ -161,7 +161,8 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	return errors.Join(w.Fail(failure.Failure), sink.Close(), x.out.FlushError())
 }
 
-// sayCached tells the client that an answer came from the response cache, of which no piece comes before its end.
+// sayCached sets the header of an answer that came from the response cache. A streamed one comes whole, so that no part of
+// it is sent before.
 func (x *exchange) sayCached(answer *modelv1.GenerateResponse) {
 	if answer.GetCache() == modelv1.CacheUse_CACHE_USE_READ {
 		x.out.Header().Set(cacheStatus, "evalfleet; hit")

@@ -226,7 +226,7 @@ const (
 	cacheHeader = "Evalfleet-Cache"
 	// modelHeader of an answer is the model that gave it in place of the requested one.
 	modelHeader = "Evalfleet-Model"
-	// cacheStatus of an answer says that it came from the response cache (RFC 9211).
+	// cacheStatus of an answer is set if it came from the response cache (RFC 9211).
 	cacheStatus = "Cache-Status"
 	// keyHeader is the key under which a call happens once.
 	keyHeader = "Idempotency-Key"
