@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokenizer"
 )
 
 // countPatience is how long a question for a number of tokens that fails is repeated, in seconds.
@@ -71,7 +71,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 
 func estimate(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) *modelv1.CountTokensResponse {
 	return &modelv1.CountTokensResponse{
-		MessageTokens: tokens.Messages(messages), ToolTokens: tokens.Tools(tools), Estimated: true,
+		MessageTokens: tokenizer.Messages(messages), ToolTokens: tokenizer.Tools(tools), Estimated: true,
 	}
 }
 

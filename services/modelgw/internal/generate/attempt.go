@@ -8,8 +8,8 @@ import (
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/seconds"
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 // Attempt makes one attempt: the innermost function. An attempt that exceeds its time limit, or whose stream falls

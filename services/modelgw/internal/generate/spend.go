@@ -14,8 +14,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 // Budgets bounds the usage within scopes.

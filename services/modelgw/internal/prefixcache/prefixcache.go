@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 // A cached conversation weighs more than its encoded bytes: by these amounts for each message, for each of its parts

@@ -13,9 +13,9 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 func extend(t *testing.T, c prefixcache.Conversation, messages ...*modelv1.ChatMessage) prefixcache.Conversation {

@@ -10,8 +10,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokenizer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/xai"
 )
 
@@ -22,7 +23,7 @@ func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, er
 	if media > 0 {
 		return 0, provider.ErrCountsNone
 	}
-	if text += tokens.ToolsText(r.Tools); text == "" {
+	if text += tokenizer.ToolsText(r.Tools); text == "" {
 		return 0, nil
 	}
 	var trailer metadata.MD

@@ -1,4 +1,4 @@
-package tokens
+package tokenizer
 
 import (
 	"sync"
@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer/codec"
+
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 )
 
 const (
@@ -28,7 +30,7 @@ func Text(text string) int64 {
 	read := beginning(text)
 	n, err := count(read)
 	if err != nil { // A text has no fault that the tokenizer knows.
-		return rough(utf8.RuneCountInString(text))
+		return tokens.Characters(utf8.RuneCountInString(text))
 	}
 	whole := float64(n)
 	if len(read) < len(text) {

@@ -1,7 +1,6 @@
-// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. An
-// estimate is for limits and displays, never for a bill. Media count their common cost by kind and size, and text in
-// one of two ways: by a tokenizer, for those who ask how many tokens something is, and a token for four characters
-// ([Rough], [Count]), for what is estimated of each call, of which a tokenizer would take most of the time.
+// Package tokens estimates how many tokens a conversation is from its characters: a token for four of them, and of media
+// their common cost by kind and size. That takes a moment, and is for limits and reservations, never for a bill. Other
+// characters than those of English texts are more tokens than that.
 package tokens
 
 import (
@@ -9,52 +8,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 const charactersPerToken = 4
 
-// Messages estimates the tokens of messages, their media included; never less than 1. Texts count as if each were on a
+// Rough estimates the tokens of messages, their media included; never less than 1. Texts count as if each were on a
 // line of its own.
-func Messages(messages []*modelv1.ChatMessage) int64 {
-	text, media := Texts(messages)
-	if text != "" {
-		return Text(text) + media
-	}
-	return max(1, media)
-}
-
-// Texts returns the text of messages that counts, and the tokens of their media.
-func Texts(messages []*modelv1.ChatMessage) (text string, media int64) {
-	var all []string
-	for _, m := range messages {
-		media += read(m, func(text string) { all = append(all, text) })
-	}
-	return strings.Join(all, "\n"), media
-}
-
-// Tools estimates the definitions of tools; zero when there are none.
-func Tools(tools []*toolv1.ToolInfo) int64 {
-	if len(tools) == 0 {
-		return 0
-	}
-	return Text(ToolsText(tools))
-}
-
-// ToolsText returns the definitions of tools as a text that counts: the form of OpenAI, which most models have read.
-func ToolsText(tools []*toolv1.ToolInfo) string {
-	var w jsonwrite.Writer
-	for _, tool := range tools {
-		openai.WriteFunction(&w, tool, nil, nil)
-	}
-	return w.String()
-}
-
-// Rough is [Messages] in a moment: it counts characters.
 func Rough(messages []*modelv1.ChatMessage) int64 {
 	var c Count
 	for _, m := range messages {
@@ -63,15 +25,16 @@ func Rough(messages []*modelv1.ChatMessage) int64 {
 	return c.Tokens()
 }
 
-// RoughTools is [Tools] in a moment: it counts characters.
+// RoughTools estimates the definitions of tools; zero where there are none.
 func RoughTools(tools []*toolv1.ToolInfo) int64 {
 	if len(tools) == 0 {
 		return 0
 	}
-	return rough(utf8.RuneCount(chat.ToolsJSON(tools)))
+	return Characters(utf8.RuneCount(chat.ToolsJSON(tools)))
 }
 
-func rough(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
+// Characters estimates a text of so many characters; never less than 1.
+func Characters(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
 
 // Count is the content of messages that a rough estimate needs, so that a growing conversation is counted from its new
 // messages alone. The zero Count is that of none.
@@ -93,7 +56,16 @@ func (c Count) And(more Count) Count {
 }
 
 // Tokens returns the rough estimate.
-func (c Count) Tokens() int64 { return rough(c.characters-1) + c.media } // no line break before the first text
+func (c Count) Tokens() int64 { return Characters(c.characters-1) + c.media } // no line break before the first text
+
+// Texts returns the text of messages that counts, and the tokens of their media.
+func Texts(messages []*modelv1.ChatMessage) (text string, media int64) {
+	var all []string
+	for _, m := range messages {
+		media += read(m, func(text string) { all = append(all, text) })
+	}
+	return strings.Join(all, "\n"), media
+}
 
 // read gives the texts of a message that count, and returns the tokens of its media. Of reasoning only the summary
 // counts, of opaque content nothing.
