@@ -33,6 +33,8 @@ type Definition struct {
 	Resolve func(step *agentv1.AgentRef) error
 	// Workers returns the functions of a step that workers must serve: kinds and names. Nil: none.
 	Workers func(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error)
+	// Compacts returns the models, as the parameters name them, whose context windows a step must know; nil: none.
+	Compacts func(step *agentv1.AgentRef) ([]string, error)
 	// New returns the machine of a resolved step.
 	New func(step *agentv1.AgentRef) (Machine, error)
 }
@@ -89,6 +91,11 @@ type View interface {
 	Spec() *agentv1.RunSpec
 	// Messages is the conversation.
 	Messages() []*modelv1.ChatMessage
+	// Input is what the agent's model is sent: the conversation or, once it was compacted, what took its place and the
+	// messages since then.
+	Input() []*modelv1.ChatMessage
+	// Tools are the definitions of the step's tools, in order.
+	Tools() []*toolv1.ToolDefinition
 	// Output is the last output that was taken into the conversation, or nil.
 	Output() *modelv1.ModelOutput
 	// Answer is the result of the last model call of the step, whether it was accepted or not; nil before the first.
@@ -110,11 +117,17 @@ type Action struct {
 	Then   Then
 }
 
-// Then follows an action's events: an effect, which is one of [Generate], [CallTools], [Ask], [Start] and [Score],
+// Then follows an action's events: an effect, which is one of [Generate], [Compact], [CallTools], [Ask], [Start] and [Score],
 // several of them as [All], [Wait] or [Done].
 type Then interface{ then() }
 
-// Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the
+// Purposes of the model calls that an agent wants.
+const (
+	PurposeAgent      = "agent"      // a turn
+	PurposeCompaction = "compaction" // a [Compact]
+)
+
+// Generate calls a model with the agent's input, and ends with a ModelOutcome. The answer is not added to the
 // conversation. An interrupted call has no answer.
 type Generate struct {
 	// Model is `provider/name`, or a role of the run; empty is the run's model.
@@ -125,6 +138,20 @@ type Generate struct {
 	ToolChoice *toolv1.ToolChoice
 	// Config overrides fields of the run's configuration.
 	Config *modelv1.GenerateConfig
+}
+
+// Compact calls a model to shorten messages, which is no turn, and ends with a ModelOutcome.
+type Compact struct {
+	// Model is as in [Generate].
+	Model string
+	// Messages are sent in place of the agent's input.
+	Messages []*modelv1.ChatMessage
+	// Native requests the provider's own compaction, with the step's tools; otherwise the model answers the messages
+	// without tools. Instructions say what the provider's must preserve.
+	Native       bool
+	Instructions string
+	// MayFail is set if a failure does not end the run.
+	MayFail bool
 }
 
 // CallTools runs the tool calls of the conversation's last assistant message, and ends when their results are in the
@@ -165,6 +192,7 @@ type Done struct {
 }
 
 func (Generate) then()  {}
+func (Compact) then()   {}
 func (CallTools) then() {}
 func (Ask) then()       {}
 func (Start) then()     {}

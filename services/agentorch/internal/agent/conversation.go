@@ -18,7 +18,7 @@ func Added(messages []*modelv1.ChatMessage, a *agentv1.MessageAdded) []*modelv1.
 // Changed returns the conversation after a change, as a new list.
 func Changed(messages []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv1.ChatMessage {
 	if h.GetReplaceAll() {
-		return ordered(messages, h)
+		return ordered(messages, h.GetOrder(), h.GetContent().GetMessages())
 	}
 	replaced := map[string]*modelv1.ChatMessage{}
 	for _, m := range h.GetContent().GetMessages() {
@@ -41,15 +41,14 @@ func Changed(messages []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*mode
 	return changed
 }
 
-// ordered returns the conversation that replaces another.
-func ordered(before []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv1.ChatMessage {
+// ordered returns messages that take the place of others: those that order names, and fresh ones between them.
+func ordered(before []*modelv1.ChatMessage, order []string, fresh []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	known := map[string]*modelv1.ChatMessage{}
 	for _, m := range slices.Backward(before) { // Of two with one id, the first counts.
 		known[m.GetId()] = m
 	}
 	var after []*modelv1.ChatMessage
-	fresh := h.GetContent().GetMessages()
-	for _, id := range h.GetOrder() {
+	for _, id := range order {
 		if id == "" {
 			if len(fresh) > 0 { // Without contents, there is none.
 				after, fresh = append(after, fresh[0]), fresh[1:]

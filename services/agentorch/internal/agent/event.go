@@ -37,24 +37,30 @@ func Edit(reason string, replaced []*modelv1.ChatMessage, removedIDs []string) *
 // Replace is the event that replaces the whole conversation. It holds the messages that are new or changed; others are
 // named.
 func Replace(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event {
+	change := &agentv1.HistoryChanged{Reason: reason, ReplaceAll: true}
+	var fresh []*modelv1.ChatMessage
+	if change.Order, fresh = order(before, after); len(fresh) > 0 {
+		change.Content = &agentv1.HistoryContent{Messages: fresh}
+	}
+	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
+}
+
+// order returns the ids of the messages in after that were there before, with an empty text for each other message, and
+// these others.
+func order(before, after []*modelv1.ChatMessage) (ids []string, fresh []*modelv1.ChatMessage) {
 	known := map[string]*modelv1.ChatMessage{}
 	for _, m := range slices.Backward(before) { // If two have one id, look-ups find the first.
 		known[m.GetId()] = m
 	}
-	change := &agentv1.HistoryChanged{Reason: reason, ReplaceAll: true}
-	var fresh []*modelv1.ChatMessage
 	for _, m := range after {
 		if old, ok := known[m.GetId()]; ok && m.GetId() != "" && (old == m || proto.Equal(old, m)) {
-			change.Order = append(change.Order, m.GetId())
+			ids = append(ids, m.GetId())
 			continue
 		}
-		change.Order = append(change.Order, "")
+		ids = append(ids, "")
 		fresh = append(fresh, m)
 	}
-	if len(fresh) > 0 {
-		change.Content = &agentv1.HistoryContent{Messages: fresh}
-	}
-	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
+	return ids, fresh
 }
 
 // Shorten is the event that reduces a conversation to the messages in after. If these are some of the messages in their
@@ -73,6 +79,16 @@ func Shorten(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event
 		return Replace(reason, before, after)
 	}
 	return Edit(reason, nil, removed)
+}
+
+// Compacted completes the event that the model is sent other messages from now on: it names those of before that stay,
+// and holds the others.
+func Compacted(before, after []*modelv1.ChatMessage, c *agentv1.Compacted) *agentv1.Event {
+	var fresh []*modelv1.ChatMessage
+	if c.Order, fresh = order(before, after); len(fresh) > 0 {
+		c.Content = &agentv1.HistoryContent{Messages: fresh}
+	}
+	return &agentv1.Event{Kind: &agentv1.Event_Compacted{Compacted: c}}
 }
 
 // Complete is the event that changes the completion of the output.

@@ -35,14 +35,14 @@ type Track struct {
 	consulting int64 // intent of the worker's call
 }
 
-// Purpose of the model calls that an agent makes for itself.
-const purpose = "agent"
+// Asking returns the intent of the last call that the agent made for a turn.
+func (t *Track) Asking() int64 { return t.asking }
 
 // Apply follows an event.
 func (t *Track) Apply(e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:
-		if k.ModelIntent.GetPurpose() == purpose {
+		if k.ModelIntent.GetPurpose() == PurposeAgent {
 			t.asking = e.GetSeq()
 		}
 	case *agentv1.Event_ModelOutcome:
@@ -64,7 +64,7 @@ func (t *Track) Apply(e *agentv1.Event) {
 			t.At, t.Answer = Told, o.GetContent().GetPayloadJson()
 		}
 	case *agentv1.Event_WorkerIntent:
-		if k.WorkerIntent.GetPurpose() == purpose {
+		if k.WorkerIntent.GetPurpose() == PurposeAgent {
 			t.consulting = e.GetSeq()
 		}
 	case *agentv1.Event_ScoreOutcome:

@@ -85,6 +85,15 @@ func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
 	return wanted
 }
 
+// Compacts returns the models, as a resolved step names them, whose context windows the step must know.
+func (r *Registry) Compacts(step *agentv1.AgentRef) ([]string, error) {
+	d := r.definitions[step.GetName()]
+	if d.Compacts == nil {
+		return nil, nil
+	}
+	return d.Compacts(step)
+}
+
 // violated is an error that names every parameter that breaks the schema, and the valid parameters.
 func (r *Registry) violated(name string, violations []jsonschema.Violation) error {
 	members := r.schemas[name].Members()

@@ -137,6 +137,20 @@ var shapes = map[string]shape{
 		return f.start().ended(spec(step("react", `{"truncation": "auto"}`, "noop")))
 	}},
 
+	"compacted-summary": {play: func(f *fleet) string {
+		return f.start().ended(longLife(f, `{"strategy": "auto", "threshold": 350}`))
+	}},
+	"compacted-native": {play: func(f *fleet) string {
+		f.Models.Shorten = func(*modelv1.CompactRequest) ([]*modelv1.ChatMessage, error) {
+			return []*modelv1.ChatMessage{chat.Assistant("sealed")}, nil
+		}
+		return f.start().ended(longLife(f, `{"strategy": "native", "threshold": 350}`))
+	}},
+	"compacted-edit": {play: func(f *fleet) string {
+		return f.start().ended(longLife(f, `{"strategy": "edit", "threshold": 350, "keep_tool_uses": 1}`))
+	}},
+	"told-to-save-notes": {play: func(f *fleet) string { return f.start().ended(notedLife(f)) }},
+
 	"tool-errors": {play: func(f *fleet) string {
 		f.Models.Answer = servicetest.ByTurn(func() *modelv1.ModelOutput {
 			o := servicetest.Say("go", call("c1", "late", `{}`), call("c2", "late", `{}`), call("c3", "lost", `{}`), call("c3", "fine", `{}`))

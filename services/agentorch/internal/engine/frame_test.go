@@ -74,7 +74,7 @@ func TestEachWorkerThatARunWaitsForWakesIt(t *testing.T) {
 	f.start()
 	close(there["y"])
 	f.comes("projects/p", "y")
-	got := f.Until(name, func(s *run.State) bool { return s.Frame.Conversation().Len() == 2 })
+	got := f.Until(name, func(s *run.State) bool { return s.Frame.Sent().Len() == 2 })
 	assert.Equal(t, []string{"U:Start.", "U:two is done"}, texts(got.Messages()))
 	assert.Equal(t, []string{"tool x"}, f.Until(name, func(s *run.State) bool { return s.Wait != nil }).Subjects())
 	close(there["x"])
@@ -109,7 +109,7 @@ func TestAReviewThatIsLateHoldsUpItsAgentAlone(t *testing.T) {
 	})
 	f.start()
 	name := f.Create(spec(step("delegates", "", "x"))).Name
-	got := f.Until(name, func(s *run.State) bool { return s.Frame.Conversation().Len() == 2 })
+	got := f.Until(name, func(s *run.State) bool { return s.Frame.Sent().Len() == 2 })
 	assert.Equal(t, []string{"U:Start.", "U:two is done"}, texts(got.Messages()))
 	f.send(name, "limits", &agentv1.RetuneLimitsRequest{})
 	f.Until(name, func(s *run.State) bool { return s.Seq > got.Seq })

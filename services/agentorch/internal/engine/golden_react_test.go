@@ -197,9 +197,9 @@ func scoreValue(t *goldentest.T, recorded any) score.Value {
 	return score.Value{}
 }
 
-// asRecorded changes events in two places where a record only holds that there is a value: the error of a model call is
-// the recorder's own text, and long texts are stored elsewhere. In a third place the record holds nothing: its turns
-// were cut by the agent's own channel, and logs report a call that an operator cut as cancelled.
+// asRecorded changes events where a record only holds that there is a value: the error of a model call is the recorder's
+// own text, long texts are stored elsewhere, and tokens of a compaction are its estimates. In another place the record
+// holds nothing: its turns were cut by the agent's own channel, and logs report a call that an operator cut as cancelled.
 func asRecorded(want, got any) {
 	recorded, _ := want.([]any)
 	events, _ := got.([]any)
@@ -212,6 +212,9 @@ func asRecorded(want, got any) {
 		if after["function"] == "operator" && after["error"] == "cancelled" && before["error"] == nil {
 			delete(after, "error")
 			delete(after, "failed")
+		}
+		if before["event"] == "compaction" && after["tokens_after"] != nil {
+			after["tokens_before"], after["tokens_after"] = before["tokens_before"], before["tokens_after"]
 		}
 		kept, _ := before["arguments"].(map[string]any)
 		arguments, _ := after["arguments"].(map[string]any)
@@ -332,7 +335,9 @@ func recordedEvent(t *goldentest.T, e *transcript.Event) map[string]any {
 		return map[string]any{"data": asJSON(t, e.Data)}
 	case "sample_limit":
 		return map[string]any{"type": e.Type, "limit": *e.Limit}
-	case "compaction", "approval":
+	case "compaction":
+		return map[string]any{"type": e.Type, "tokens_before": e.TokensBefore, "tokens_after": e.TokensAfter, "metadata": asJSON(t, e.Metadata)}
+	case "approval":
 		return map[string]any{}
 	default:
 		return nil

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,6 +116,18 @@ func scriptedTools() map[string]servicetest.Tool {
 				seconds, result := time.Duration(number(c, "seconds")*float64(time.Second)), servicetest.Text("waited")
 				result.Timing = &effectv1.Timing{Working: durationpb.New(seconds), Attempts: 1}
 				return result, retry.Sleep(ctx, seconds)
+			},
+		},
+		"big": {
+			Schema: schema(`{"count": {"type": "integer"}, "unit": {"type": "string"}}`, "count"),
+			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
+				return servicetest.Text(strings.Repeat(cmp.Or(text(c, "unit"), "x"), int(number(c, "count")))), nil
+			},
+		},
+		"memory": { // Its definition has about the size of the recorded one.
+			Schema: schema(fmt.Sprintf(`{"command": {"type": "string", "description": %q}}`, strings.Repeat("d", 3200)), "command"),
+			Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+				return servicetest.Text("saved"), nil
 			},
 		},
 		"noop": {

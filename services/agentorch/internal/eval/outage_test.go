@@ -226,7 +226,7 @@ func TestALaterVersionsEvaluationIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	t.Run("event", func(t *testing.T) {
 		t.Parallel()
-		for _, e := range []*agentv1.Event{{}, {Kind: &agentv1.Event_Compacted{Compacted: &agentv1.Compacted{}}}} {
+		for _, e := range []*agentv1.Event{{}, {Kind: &agentv1.Event_Branched{Branched: &agentv1.Branched{}}}} {
 			s := &eval.State{}
 			s.Apply(&agentv1.Event{Seq: 1, Critical: true, Kind: &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{}}})
 			s.Apply(&agentv1.Event{Seq: 2, Kind: e.GetKind()})
@@ -242,7 +242,7 @@ func TestALaterVersionsEvaluationIsLeftAlone(t *testing.T) {
 		b.engine.Close()
 		head, err := b.journals.Open(t.Context(), name)
 		require.NoError(t, err)
-		later := &agentv1.Event{Seq: head.Seq + 1, Critical: true, Kind: &agentv1.Event_Compacted{Compacted: &agentv1.Compacted{}}}
+		later := &agentv1.Event{Seq: head.Seq + 1, Critical: true, Kind: &agentv1.Event_Branched{Branched: &agentv1.Branched{}}}
 		require.NoError(t, b.journals.Append(t.Context(), journal.Append{Head: head, Entries: []journal.Entry{{Event: later}}}))
 		head.Seq++
 		b.engine = b.newEngine()

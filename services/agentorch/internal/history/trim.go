@@ -28,7 +28,7 @@ func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMes
 	if !(preserve >= 0 && preserve <= 1) {
 		return nil, fmt.Errorf("preserve is %v; want a part from 0 to 1", preserve)
 	}
-	system, input, rest := partition(messages)
+	system, input, rest := Partition(messages)
 	rest = rest[int(float64(len(rest))*(1-preserve)):]
 	rest = pair(rest)
 	if n := len(rest); n > 0 && rest[n-1].GetRole() == modelv1.Role_ROLE_ASSISTANT {
@@ -36,19 +36,19 @@ func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMes
 	}
 	trimmed := slices.Concat(system, input, rest)
 	for i, m := range trimmed {
-		trimmed[i] = withoutCitations(m)
+		trimmed[i] = WithoutCitations(m)
 	}
 	return trimmed, nil
 }
 
-// partition separates the messages that always stay from the conversation proper. If no message is marked as input, the
+// Partition separates the messages that always stay from the conversation proper. If no message is marked as input, the
 // messages up to the first user message are the input.
-func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.ChatMessage) {
+func Partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.ChatMessage) {
 	for _, m := range messages {
 		switch {
 		case m.GetRole() == modelv1.Role_ROLE_SYSTEM:
 			system = append(system, m)
-		case m.GetSource() == modelv1.MessageSource_MESSAGE_SOURCE_INPUT && !isSummary(m):
+		case m.GetSource() == modelv1.MessageSource_MESSAGE_SOURCE_INPUT && !IsSummary(m):
 			input = append(input, m)
 		default:
 			rest = append(rest, m)
@@ -57,7 +57,7 @@ func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.
 	if len(input) > 0 {
 		return system, input, rest
 	}
-	for len(rest) > 0 && !isSummary(rest[0]) {
+	for len(rest) > 0 && !IsSummary(rest[0]) {
 		first := rest[0]
 		input, rest = append(input, first), rest[1:]
 		if first.GetRole() == modelv1.Role_ROLE_USER {
@@ -67,8 +67,8 @@ func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.
 	return system, input, rest
 }
 
-// isSummary reports whether a message replaces a part of the conversation.
-func isSummary(m *modelv1.ChatMessage) bool {
+// IsSummary reports whether a message replaces a part of the conversation, which its metadata say by a member summary.
+func IsSummary(m *modelv1.ChatMessage) bool {
 	var metadata map[string]json.RawMessage
 	if m.GetMetadataJson() == "" || json.Unmarshal([]byte(m.GetMetadataJson()), &metadata) != nil {
 		return false
@@ -131,7 +131,9 @@ func withCalls(m *modelv1.ChatMessage, ids map[string]bool) *modelv1.ChatMessage
 	return changed
 }
 
-func withoutCitations(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+// WithoutCitations returns the message without the citations of its texts: a copy without an id, or the message itself if
+// it has none.
+func WithoutCitations(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	cited := false
 	for _, part := range m.GetContent().GetList().GetParts() {
 		cited = cited || len(part.GetText().GetCitations()) > 0

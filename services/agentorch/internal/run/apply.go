@@ -91,8 +91,12 @@ func (s *State) apply(f *Frame, e *agentv1.Event) error {
 
 	case *agentv1.Event_MessageAdded:
 		f.messageAdded(k.MessageAdded)
+		f.follow(e)
 	case *agentv1.Event_HistoryChanged:
 		f.historyChanged(k.HistoryChanged)
+		f.follow(e)
+	case *agentv1.Event_InputAdded, *agentv1.Event_Compacted:
+		f.follow(e)
 	case *agentv1.Event_OutputSet:
 		f.outputSet(k.OutputSet)
 	case *agentv1.Event_StoreChanged:

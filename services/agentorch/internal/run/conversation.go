@@ -78,19 +78,48 @@ func (c *Conversation) set(messages []*modelv1.ChatMessage) {
 
 func (f *Frame) messageAdded(a *agentv1.MessageAdded) {
 	m := a.GetContent()
-	if a.Index == nil {
-		f.conversation.Append(m)
-	} else {
-		f.conversation.set(agent.Added(f.conversation.messages, a))
-	}
+	f.conversation.add(a)
 	if answered := chat.FirstMessage(f.answer); answered != nil && m.GetId() == answered.GetId() {
 		f.output = f.answer // the conversation took the answer
-		if c := &f.conversation; c.told > 0 && c.told == c.Len()-1 && a.Index == nil && (m == answered || proto.Equal(m, answered)) {
-			c.told++
+		if same := m == answered || proto.Equal(m, answered); same && a.Index == nil {
+			f.conversation.answered()
 		}
 	}
 	f.resultAdded(m)
 	f.posted(m)
+}
+
+// add adds a message, mostly at the end.
+func (c *Conversation) add(a *agentv1.MessageAdded) {
+	if a.Index == nil {
+		c.Append(a.GetContent())
+		return
+	}
+	c.set(agent.Added(c.messages, a))
+}
+
+// answered notes that the last message is the answer to those before.
+func (c *Conversation) answered() {
+	if c.told > 0 && c.told == c.Len()-1 {
+		c.told++
+	}
+}
+
+// follow changes what the agent's model is sent.
+func (f *Frame) follow(e *agentv1.Event) {
+	input, own := agent.Input(f.Input(), f.Messages(), f.sent != nil, e)
+	if !own {
+		f.sent = nil
+		return
+	}
+	if f.sent == nil {
+		f.sent = &Conversation{}
+	}
+	f.sent.set(input)
+	answer := chat.FirstMessage(f.answer)
+	if a := e.GetMessageAdded(); a != nil && a.Index == nil && answer != nil && a.GetContent().GetId() == answer.GetId() {
+		f.sent.answered()
+	}
 }
 
 // PostedContent merges an operator's messages into the content of one message: one text, or the parts of all messages

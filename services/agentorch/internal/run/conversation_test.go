@@ -84,19 +84,19 @@ func TestWhatAModelWasToldIsKnown(t *testing.T) {
 		return s
 	}
 	s := asked()
-	assert.Equal(t, 2, s.Conversation().Told())
+	assert.Equal(t, 2, s.Sent().Told())
 	s.messageAdded(agent.Add(chat.FirstMessage(s.Answer())).GetMessageAdded())
-	assert.Equal(t, 3, s.Conversation().Told(), "the answer is a part of it")
+	assert.Equal(t, 3, s.Sent().Told(), "the answer is a part of it")
 	s.messageAdded(agent.Add(chat.User("more")).GetMessageAdded())
-	assert.Equal(t, 3, s.Conversation().Told())
+	assert.Equal(t, 3, s.Sent().Told())
 	s.historyChanged(agent.Shorten("test", s.Messages(), s.Messages()[:3]).GetHistoryChanged())
-	assert.Equal(t, 3, s.Conversation().Told(), "what was told stays")
+	assert.Equal(t, 3, s.Sent().Told(), "what was told stays")
 	s.historyChanged(agent.Shorten("test", s.Messages(), s.Messages()[1:]).GetHistoryChanged())
-	assert.Zero(t, s.Conversation().Told())
+	assert.Zero(t, s.Sent().Told())
 
 	s = asked()
 	changed := chat.Assistant("changed")
 	changed.Id = chat.FirstMessage(s.Answer()).GetId()
 	s.messageAdded(agent.Add(changed).GetMessageAdded())
-	assert.Equal(t, 2, s.Conversation().Told(), "the conversation has the answer in another form")
+	assert.Equal(t, 2, s.Sent().Told(), "the conversation has the answer in another form")
 }

@@ -15,7 +15,7 @@ import (
 
 // notBuilt are kinds of events that no version writes yet.
 var notBuilt = []protoreflect.Name{
-	"anchored", "approval_decided", "approval_requested", "branched", "checkpointed", "compacted", "delta", "extension", "input_answered", "input_requested",
+	"anchored", "approval_decided", "approval_requested", "branched", "checkpointed", "delta", "extension", "input_answered", "input_requested",
 	"log_line", "sample_invalidated", "sandbox_acted", "score_edited", "span_began", "span_ended", "subtask_intent", "subtask_outcome",
 }
 

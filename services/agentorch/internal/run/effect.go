@@ -10,13 +10,14 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
 // Purposes of effects.
 const (
-	PurposeAgent   = "agent"
+	PurposeAgent   = agent.PurposeAgent
 	PurposeScore   = "score"
 	PurposeOutside = "outside" // of the agent, by a program that acts for it
 )
@@ -106,13 +107,13 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 	s.Retries += max(0, int(o.GetTiming().GetAttempts())-1)
 	s.LostModelCalls += lost(o)
 	switch {
-	case o.GetInterrupted(), Repeatable(o.GetError()):
+	case o.GetInterrupted(), agent.Repeatable(o.GetError()):
 		return nil
 	case intent.GetPurpose() == PurposeScore:
 		s.judged(ended, o)
 		return nil
 	case o.GetError() != nil:
-		if !ended.Outside() {
+		if !ended.Outside() && !intent.GetMayFail() {
 			s.fail(o.GetError())
 		}
 		return nil
@@ -121,8 +122,8 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 	if turn {
 		s.Answers++
 	}
-	if own && intent.GetContent() == nil {
-		f.conversation.told = min(int(intent.GetMessageCount()), f.conversation.Len())
+	if sent := f.Sent(); own && intent.GetContent() == nil {
+		sent.told = min(int(intent.GetMessageCount()), sent.Len())
 	}
 	if own && !s.Stopping() {
 		f.answer, f.answered = o.GetContent().GetOutput(), e.GetSeq()
@@ -149,17 +150,7 @@ func lost(o *agentv1.ModelOutcome) int {
 	return n
 }
 
-// Repeatable reports whether a model call or the creation of a sandbox failed for a reason that does not fail the run
-// by itself. The effect is over, and the run repeats it under another key after a wait. It was lost with its processes,
-// and an operator decides. Or a provider limited its rate, after which earlier versions waited.
-func Repeatable(err *agentv1.RunError) bool {
-	return err.GetReason() == rateLimited || err.GetReason() == indeterminate
-}
-
-var (
-	rateLimited   = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED)
-	indeterminate = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE)
-)
+var indeterminate = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE)
 
 // spend adds a call's usage to the sums.
 func (s *State) spend(f *Frame, intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {
@@ -192,7 +183,7 @@ func (s *State) sandboxOutcome(o *agentv1.SandboxOutcome) error {
 		return err
 	}
 	if o.GetError() != nil {
-		if !Repeatable(o.GetError()) {
+		if !agent.Repeatable(o.GetError()) {
 			s.fail(o.GetError())
 		}
 		return nil

@@ -49,6 +49,7 @@ type Frame struct {
 	ref          *agentv1.AgentRef        // whose tools are on offer; nil for the root between steps
 	tools        []*toolv1.ToolDefinition // its own tools, whose names may equal those of the run's tools
 	conversation Conversation
+	sent         *Conversation // in place of the conversation; nil until it is compacted
 	output       *modelv1.ModelOutput
 	answer       *modelv1.ModelOutput
 	answered     int64 // number of the event that holds answer
@@ -82,8 +83,17 @@ func (f *Frame) Spec() *agentv1.RunSpec { return f.run.spec }
 // Messages implements [agent.View].
 func (f *Frame) Messages() []*modelv1.ChatMessage { return f.conversation.Messages() }
 
-// Conversation returns the messages with their hashes. It belongs to the frame.
-func (f *Frame) Conversation() *Conversation { return &f.conversation }
+// Input implements [agent.View].
+func (f *Frame) Input() []*modelv1.ChatMessage { return f.Sent().Messages() }
+
+// Sent returns what the agent's model is sent, with hashes: the conversation, unless it was compacted. It belongs to the
+// frame.
+func (f *Frame) Sent() *Conversation {
+	if f.sent != nil {
+		return f.sent
+	}
+	return &f.conversation
+}
 
 // Output implements [agent.View].
 func (f *Frame) Output() *modelv1.ModelOutput { return f.output }

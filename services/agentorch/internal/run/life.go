@@ -71,7 +71,7 @@ func (s *State) stepBegan(f *Frame, e *agentv1.Event, b *agentv1.StepBegan) erro
 	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
 		return fmt.Errorf("the run has no step %d", s.Step)
 	}
-	f.answer, f.ref = nil, s.spec.GetSteps()[s.Step]
+	f.answer, f.sent, f.ref = nil, nil, s.spec.GetSteps()[s.Step]
 	f.Machine = s.machine(f.ref)
 	return nil
 }

@@ -108,7 +108,7 @@ func TestALaterVersionsRunIsLeftAlone(t *testing.T) {
 func TestACriticalKindThatTheFoldDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for says, e := range map[string]*agentv1.Event{
-		"compacted":          {Kind: &agentv1.Event_Compacted{Compacted: &agentv1.Compacted{}}},
+		"a branch":           {Kind: &agentv1.Event_Branched{Branched: &agentv1.Branched{}}},
 		"an approval":        {Kind: &agentv1.Event_ApprovalRequested{ApprovalRequested: &agentv1.ApprovalRequested{}}},
 		"a subtask":          {Kind: &agentv1.Event_SubtaskIntent{SubtaskIntent: &agentv1.SubtaskIntent{}}},
 		"a question":         {Kind: &agentv1.Event_InputRequested{InputRequested: &agentv1.InputRequested{}}},

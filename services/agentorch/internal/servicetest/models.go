@@ -31,6 +31,10 @@ type Models struct {
 	Answer func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error)
 	// Failed are the attempts that fail before each answer.
 	Failed []*modelv1.FailedAttempt
+	// Shorten returns the messages that a compaction leaves; nil: the provider cannot compact.
+	Shorten func(r *modelv1.CompactRequest) ([]*modelv1.ChatMessage, error)
+	// Window is the context window of every model; 0 is unknown.
+	Window int64
 
 	// Forgets is the number of conversations that are evicted together, so that their prefixes become unknown.
 	Forgets atomic.Int32
@@ -39,6 +43,7 @@ type Models struct {
 	kept     map[string][]*modelv1.ChatMessage // by project and prefix
 	sent     []int
 	requests []*modelv1.GenerateRequest
+	compacts []*modelv1.CompactRequest
 	checks   []*modelv1.GenerateRequest
 }
 
@@ -88,6 +93,52 @@ func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...
 		}
 	}
 	return answer, nil
+}
+
+// Compact implements the client.
+func (m *Models) Compact(ctx context.Context, r *modelv1.CompactRequest, _ ...grpc.CallOption) (*modelv1.CompactResponse, error) {
+	r = proto.CloneOf(r)
+	messages, err := m.conversation(r.GetParent(), r.GetPrefix(), r.GetMessages())
+	if err != nil {
+		return nil, err
+	}
+	r.Prefix, r.Messages = nil, messages
+	content := proto.CloneOf(r)
+	content.Attribution = nil
+	result, err := m.do(ctx, keyOf(r.GetParent(), r.GetRequestId()), content, func(context.Context) (any, error) {
+		m.mu.Lock()
+		m.compacts = append(m.compacts, r)
+		m.mu.Unlock()
+		if m.Shorten == nil {
+			return nil, rpcerr.CapabilityUnsupported("compaction", "the provider of %s cannot compact", r.GetModel())
+		}
+		left, err := m.Shorten(r)
+		if err != nil {
+			return nil, err
+		}
+		return &modelv1.CompactResponse{Messages: left, Timing: &effectv1.Timing{Working: durationpb.New(0), Attempts: 1}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, _ := result.(*modelv1.CompactResponse)
+	return proto.CloneOf(answer), nil
+}
+
+// Compacts returns the compactions so far.
+func (m *Models) Compacts() []*modelv1.CompactRequest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.compacts)
+}
+
+// GetModel implements the client.
+func (m *Models) GetModel(_ context.Context, r *modelv1.GetModelRequest, _ ...grpc.CallOption) (*modelv1.Model, error) {
+	known := &modelv1.Model{Name: r.GetName()}
+	if m.Window > 0 {
+		known.ContextTokens = &m.Window
+	}
+	return known, nil
 }
 
 // ExtendPrefix implements the client.

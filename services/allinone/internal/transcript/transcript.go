@@ -63,6 +63,10 @@ func (w *Writer) Event(e *agentv1.Event) {
 		w.message(k.MessageAdded.GetContent(), "")
 	case *agentv1.Event_HistoryChanged:
 		w.history(e, k.HistoryChanged)
+	case *agentv1.Event_Compacted:
+		c := k.Compacted
+		w.heading("compaction", enum.Word(c.GetType()))
+		w.body(fmt.Sprintf("about %d tokens before, %d after", c.GetTokensBefore(), c.GetTokensAfter()))
 	case *agentv1.Event_ModelOutcome:
 		w.answer(k.ModelOutcome)
 	case *agentv1.Event_ToolOutcome:

@@ -656,6 +656,7 @@ type Event struct {
 	//	*Event_HistoryChanged
 	//	*Event_OutputSet
 	//	*Event_StoreChanged
+	//	*Event_InputAdded
 	//	*Event_ModelIntent
 	//	*Event_ModelOutcome
 	//	*Event_ToolsReviewed
@@ -927,6 +928,15 @@ func (x *Event) GetStoreChanged() *StoreChanged {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_StoreChanged); ok {
 			return x.StoreChanged
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetInputAdded() *InputAdded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_InputAdded); ok {
+			return x.InputAdded
 		}
 	}
 	return nil
@@ -1413,6 +1423,11 @@ type Event_StoreChanged struct {
 	StoreChanged *StoreChanged `protobuf:"bytes,33,opt,name=store_changed,json=storeChanged,proto3,oneof"`
 }
 
+type Event_InputAdded struct {
+	// A message was added to what the model is sent, and not to the conversation.
+	InputAdded *InputAdded `protobuf:"bytes,34,opt,name=input_added,json=inputAdded,proto3,oneof"`
+}
+
 type Event_ModelIntent struct {
 	// A model is about to be called.
 	ModelIntent *ModelIntent `protobuf:"bytes,40,opt,name=model_intent,json=modelIntent,proto3,oneof"`
@@ -1663,6 +1678,8 @@ func (*Event_HistoryChanged) isEvent_Kind() {}
 func (*Event_OutputSet) isEvent_Kind() {}
 
 func (*Event_StoreChanged) isEvent_Kind() {}
+
+func (*Event_InputAdded) isEvent_Kind() {}
 
 func (*Event_ModelIntent) isEvent_Kind() {}
 
@@ -2545,6 +2562,62 @@ func (x *HistoryChanged) GetOrder() []string {
 	return nil
 }
 
+// InputAdded adds a message to what the agent's model is sent from now on. The conversation does not get it. Further
+// messages of the conversation follow it.
+type InputAdded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reason: `memory`. Open: each agent has its own.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The message.
+	Content       *v11.ChatMessage `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputAdded) Reset() {
+	*x = InputAdded{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputAdded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputAdded) ProtoMessage() {}
+
+func (x *InputAdded) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputAdded.ProtoReflect.Descriptor instead.
+func (*InputAdded) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *InputAdded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InputAdded) GetContent() *v11.ChatMessage {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
 // HistoryContent contains messages.
 type HistoryContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2556,7 +2629,7 @@ type HistoryContent struct {
 
 func (x *HistoryContent) Reset() {
 	*x = HistoryContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2641,7 @@ func (x *HistoryContent) String() string {
 func (*HistoryContent) ProtoMessage() {}
 
 func (x *HistoryContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2654,7 @@ func (x *HistoryContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryContent.ProtoReflect.Descriptor instead.
 func (*HistoryContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HistoryContent) GetMessages() []*v11.ChatMessage {
@@ -2606,7 +2679,7 @@ type OutputSet struct {
 
 func (x *OutputSet) Reset() {
 	*x = OutputSet{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2691,7 @@ func (x *OutputSet) String() string {
 func (*OutputSet) ProtoMessage() {}
 
 func (x *OutputSet) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2704,7 @@ func (x *OutputSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputSet.ProtoReflect.Descriptor instead.
 func (*OutputSet) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OutputSet) GetReason() string {
@@ -2668,7 +2741,7 @@ type StoreChanged struct {
 
 func (x *StoreChanged) Reset() {
 	*x = StoreChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2753,7 @@ func (x *StoreChanged) String() string {
 func (*StoreChanged) ProtoMessage() {}
 
 func (x *StoreChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2766,7 @@ func (x *StoreChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreChanged.ProtoReflect.Descriptor instead.
 func (*StoreChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StoreChanged) GetKeys() []string {
@@ -2721,7 +2794,7 @@ type StoreContent struct {
 
 func (x *StoreContent) Reset() {
 	*x = StoreContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2806,7 @@ func (x *StoreContent) String() string {
 func (*StoreContent) ProtoMessage() {}
 
 func (x *StoreContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2819,7 @@ func (x *StoreContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreContent.ProtoReflect.Descriptor instead.
 func (*StoreContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StoreContent) GetChanges() []*v12.StoreChange {
@@ -2766,7 +2839,8 @@ type ModelIntent struct {
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// Number of the call within the run, from 1; 0 for a call that is no turn.
 	Turn int32 `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`
-	// Messages sent: this number of them, from the first of the conversation; if set, those in `content` replace them.
+	// Messages sent: this number of them, from the first of the conversation, or of what has taken its place since it was
+	// compacted; if set, those in `content` replace them.
 	MessageCount int32 `protobuf:"varint,4,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
 	// Names of the tools on offer, in order.
 	Tools []string `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -2774,21 +2848,26 @@ type ModelIntent struct {
 	ToolChoice *v12.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// How to generate, all layers merged.
 	Config *v11.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// Purpose: `agent`, `score`, `approval`, `outside` (requested from outside). Open: as Attribution.purpose is.
+	// Purpose: `agent`, `compaction`, `score`, `approval`, `outside` (requested from outside). Open: as
+	// Attribution.purpose is.
 	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. What is sent in place of the conversation and of the agent's tools.
 	Content *ModelIntentContent `protobuf:"bytes,10,opt,name=content,proto3" json:"content,omitempty"`
 	// For a call that was requested from outside, the caller's key; empty: the agent's own call.
-	ClientKey     string `protobuf:"bytes,11,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	ClientKey string `protobuf:"bytes,11,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	// True if the run goes on when the call fails: the agent knows what else to do.
+	MayFail bool `protobuf:"varint,12,opt,name=may_fail,json=mayFail,proto3" json:"may_fail,omitempty"`
+	// True if the messages are not to be answered, but shortened by the provider's own compaction.
+	Compact       bool `protobuf:"varint,13,opt,name=compact,proto3" json:"compact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelIntent) Reset() {
 	*x = ModelIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2879,7 @@ func (x *ModelIntent) String() string {
 func (*ModelIntent) ProtoMessage() {}
 
 func (x *ModelIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2892,7 @@ func (x *ModelIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelIntent.ProtoReflect.Descriptor instead.
 func (*ModelIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ModelIntent) GetModel() string {
@@ -2893,20 +2972,36 @@ func (x *ModelIntent) GetClientKey() string {
 	return ""
 }
 
+func (x *ModelIntent) GetMayFail() bool {
+	if x != nil {
+		return x.MayFail
+	}
+	return false
+}
+
+func (x *ModelIntent) GetCompact() bool {
+	if x != nil {
+		return x.Compact
+	}
+	return false
+}
+
 // ModelIntentContent is what a model receives in place of the conversation.
 type ModelIntentContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.
 	Messages []*v11.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	// The tools on offer.
-	Tools         []*v12.ToolInfo `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools []*v12.ToolInfo `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	// For the provider's own compaction, what must be preserved.
+	Instructions  string `protobuf:"bytes,3,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelIntentContent) Reset() {
 	*x = ModelIntentContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2918,7 +3013,7 @@ func (x *ModelIntentContent) String() string {
 func (*ModelIntentContent) ProtoMessage() {}
 
 func (x *ModelIntentContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2931,7 +3026,7 @@ func (x *ModelIntentContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelIntentContent.ProtoReflect.Descriptor instead.
 func (*ModelIntentContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ModelIntentContent) GetMessages() []*v11.ChatMessage {
@@ -2946,6 +3041,13 @@ func (x *ModelIntentContent) GetTools() []*v12.ToolInfo {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *ModelIntentContent) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
 }
 
 // ModelOutcome records how a model call ended.
@@ -2984,7 +3086,7 @@ type ModelOutcome struct {
 
 func (x *ModelOutcome) Reset() {
 	*x = ModelOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3098,7 @@ func (x *ModelOutcome) String() string {
 func (*ModelOutcome) ProtoMessage() {}
 
 func (x *ModelOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3111,7 @@ func (x *ModelOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelOutcome.ProtoReflect.Descriptor instead.
 func (*ModelOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ModelOutcome) GetIntent() int64 {
@@ -3113,14 +3215,16 @@ type ModelOutcomeContent struct {
 	// Warnings of the provider's adapter.
 	Warnings []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Optional. The latest failed attempts before the answer, oldest first.
-	FailedCalls   []*v11.ModelCall `protobuf:"bytes,5,rep,name=failed_calls,json=failedCalls,proto3" json:"failed_calls,omitempty"`
+	FailedCalls []*v11.ModelCall `protobuf:"bytes,5,rep,name=failed_calls,json=failedCalls,proto3" json:"failed_calls,omitempty"`
+	// For an intent with `compact`, the messages in place of all but the system messages. There is no output then.
+	Compacted     []*v11.ChatMessage `protobuf:"bytes,6,rep,name=compacted,proto3" json:"compacted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelOutcomeContent) Reset() {
 	*x = ModelOutcomeContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3236,7 @@ func (x *ModelOutcomeContent) String() string {
 func (*ModelOutcomeContent) ProtoMessage() {}
 
 func (x *ModelOutcomeContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3249,7 @@ func (x *ModelOutcomeContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelOutcomeContent.ProtoReflect.Descriptor instead.
 func (*ModelOutcomeContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ModelOutcomeContent) GetOutput() *v11.ModelOutput {
@@ -3176,6 +3280,13 @@ func (x *ModelOutcomeContent) GetFailedCalls() []*v11.ModelCall {
 	return nil
 }
 
+func (x *ModelOutcomeContent) GetCompacted() []*v11.ChatMessage {
+	if x != nil {
+		return x.Compacted
+	}
+	return nil
+}
+
 // ToolsReviewed contains the reviews of a message's calls.
 type ToolsReviewed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3191,7 +3302,7 @@ type ToolsReviewed struct {
 
 func (x *ToolsReviewed) Reset() {
 	*x = ToolsReviewed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3314,7 @@ func (x *ToolsReviewed) String() string {
 func (*ToolsReviewed) ProtoMessage() {}
 
 func (x *ToolsReviewed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3327,7 @@ func (x *ToolsReviewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsReviewed.ProtoReflect.Descriptor instead.
 func (*ToolsReviewed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolsReviewed) GetMessageId() string {
@@ -3257,7 +3368,7 @@ type ToolDecision struct {
 
 func (x *ToolDecision) Reset() {
 	*x = ToolDecision{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3380,7 @@ func (x *ToolDecision) String() string {
 func (*ToolDecision) ProtoMessage() {}
 
 func (x *ToolDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3393,7 @@ func (x *ToolDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDecision.ProtoReflect.Descriptor instead.
 func (*ToolDecision) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ToolDecision) GetCallId() string {
@@ -3324,7 +3435,7 @@ type ToolsReviewedContent struct {
 
 func (x *ToolsReviewedContent) Reset() {
 	*x = ToolsReviewedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3447,7 @@ func (x *ToolsReviewedContent) String() string {
 func (*ToolsReviewedContent) ProtoMessage() {}
 
 func (x *ToolsReviewedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3460,7 @@ func (x *ToolsReviewedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsReviewedContent.ProtoReflect.Descriptor instead.
 func (*ToolsReviewedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToolsReviewedContent) GetReviews() []*v12.ToolReview {
@@ -3390,7 +3501,7 @@ type ToolIntent struct {
 
 func (x *ToolIntent) Reset() {
 	*x = ToolIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3513,7 @@ func (x *ToolIntent) String() string {
 func (*ToolIntent) ProtoMessage() {}
 
 func (x *ToolIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3526,7 @@ func (x *ToolIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolIntent.ProtoReflect.Descriptor instead.
 func (*ToolIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ToolIntent) GetCallId() string {
@@ -3517,7 +3628,7 @@ type ToolOutcome struct {
 
 func (x *ToolOutcome) Reset() {
 	*x = ToolOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3640,7 @@ func (x *ToolOutcome) String() string {
 func (*ToolOutcome) ProtoMessage() {}
 
 func (x *ToolOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3653,7 @@ func (x *ToolOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolOutcome.ProtoReflect.Descriptor instead.
 func (*ToolOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ToolOutcome) GetIntent() int64 {
@@ -3628,7 +3739,7 @@ type ToolOutcomeContent struct {
 
 func (x *ToolOutcomeContent) Reset() {
 	*x = ToolOutcomeContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3751,7 @@ func (x *ToolOutcomeContent) String() string {
 func (*ToolOutcomeContent) ProtoMessage() {}
 
 func (x *ToolOutcomeContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3764,7 @@ func (x *ToolOutcomeContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolOutcomeContent.ProtoReflect.Descriptor instead.
 func (*ToolOutcomeContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ToolOutcomeContent) GetResult() *v12.ToolResult {
@@ -3683,7 +3794,7 @@ type SandboxIntent struct {
 
 func (x *SandboxIntent) Reset() {
 	*x = SandboxIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3806,7 @@ func (x *SandboxIntent) String() string {
 func (*SandboxIntent) ProtoMessage() {}
 
 func (x *SandboxIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3819,7 @@ func (x *SandboxIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxIntent.ProtoReflect.Descriptor instead.
 func (*SandboxIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SandboxIntent) GetEnvironment() string {
@@ -3744,7 +3855,7 @@ type SandboxOutcome struct {
 
 func (x *SandboxOutcome) Reset() {
 	*x = SandboxOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +3867,7 @@ func (x *SandboxOutcome) String() string {
 func (*SandboxOutcome) ProtoMessage() {}
 
 func (x *SandboxOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +3880,7 @@ func (x *SandboxOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxOutcome.ProtoReflect.Descriptor instead.
 func (*SandboxOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SandboxOutcome) GetIntent() int64 {
@@ -3822,7 +3933,7 @@ type SandboxRemoved struct {
 
 func (x *SandboxRemoved) Reset() {
 	*x = SandboxRemoved{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +3945,7 @@ func (x *SandboxRemoved) String() string {
 func (*SandboxRemoved) ProtoMessage() {}
 
 func (x *SandboxRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +3958,7 @@ func (x *SandboxRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxRemoved.ProtoReflect.Descriptor instead.
 func (*SandboxRemoved) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SandboxRemoved) GetEnvironment() string {
@@ -3882,7 +3993,7 @@ type SandboxActed struct {
 
 func (x *SandboxActed) Reset() {
 	*x = SandboxActed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4005,7 @@ func (x *SandboxActed) String() string {
 func (*SandboxActed) ProtoMessage() {}
 
 func (x *SandboxActed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4018,7 @@ func (x *SandboxActed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxActed.ProtoReflect.Descriptor instead.
 func (*SandboxActed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SandboxActed) GetContent() *v12.SandboxAction {
@@ -3936,7 +4047,7 @@ type ExecIntent struct {
 
 func (x *ExecIntent) Reset() {
 	*x = ExecIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4059,7 @@ func (x *ExecIntent) String() string {
 func (*ExecIntent) ProtoMessage() {}
 
 func (x *ExecIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4072,7 @@ func (x *ExecIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecIntent.ProtoReflect.Descriptor instead.
 func (*ExecIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecIntent) GetEnvironment() string {
@@ -4018,7 +4129,7 @@ type ExecOutcome struct {
 
 func (x *ExecOutcome) Reset() {
 	*x = ExecOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4141,7 @@ func (x *ExecOutcome) String() string {
 func (*ExecOutcome) ProtoMessage() {}
 
 func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4154,7 @@ func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutcome.ProtoReflect.Descriptor instead.
 func (*ExecOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecOutcome) GetIntent() int64 {
@@ -4097,7 +4208,7 @@ type WorkerIntent struct {
 
 func (x *WorkerIntent) Reset() {
 	*x = WorkerIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4109,7 +4220,7 @@ func (x *WorkerIntent) String() string {
 func (*WorkerIntent) ProtoMessage() {}
 
 func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4233,7 @@ func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerIntent.ProtoReflect.Descriptor instead.
 func (*WorkerIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerIntent) GetWorker() *WorkerRef {
@@ -4165,7 +4276,7 @@ type WorkerOutcome struct {
 
 func (x *WorkerOutcome) Reset() {
 	*x = WorkerOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4288,7 @@ func (x *WorkerOutcome) String() string {
 func (*WorkerOutcome) ProtoMessage() {}
 
 func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4301,7 @@ func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerOutcome.ProtoReflect.Descriptor instead.
 func (*WorkerOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkerOutcome) GetIntent() int64 {
@@ -4241,7 +4352,7 @@ type WorkerAnswer struct {
 
 func (x *WorkerAnswer) Reset() {
 	*x = WorkerAnswer{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4364,7 @@ func (x *WorkerAnswer) String() string {
 func (*WorkerAnswer) ProtoMessage() {}
 
 func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4266,7 +4377,7 @@ func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAnswer.ProtoReflect.Descriptor instead.
 func (*WorkerAnswer) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WorkerAnswer) GetPayloadJson() string {
@@ -4300,7 +4411,7 @@ type ScoreIntent struct {
 
 func (x *ScoreIntent) Reset() {
 	*x = ScoreIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4423,7 @@ func (x *ScoreIntent) String() string {
 func (*ScoreIntent) ProtoMessage() {}
 
 func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4436,7 @@ func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreIntent.ProtoReflect.Descriptor instead.
 func (*ScoreIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ScoreIntent) GetName() string {
@@ -4379,7 +4490,7 @@ type ScoreOutcome struct {
 
 func (x *ScoreOutcome) Reset() {
 	*x = ScoreOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4502,7 @@ func (x *ScoreOutcome) String() string {
 func (*ScoreOutcome) ProtoMessage() {}
 
 func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4515,7 @@ func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreOutcome.ProtoReflect.Descriptor instead.
 func (*ScoreOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ScoreOutcome) GetIntent() int64 {
@@ -4469,7 +4580,7 @@ type ScoreContent struct {
 
 func (x *ScoreContent) Reset() {
 	*x = ScoreContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4592,7 @@ func (x *ScoreContent) String() string {
 func (*ScoreContent) ProtoMessage() {}
 
 func (x *ScoreContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4605,7 @@ func (x *ScoreContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreContent.ProtoReflect.Descriptor instead.
 func (*ScoreContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ScoreContent) GetScore() *Score {
@@ -4524,7 +4635,7 @@ type LimitHit struct {
 
 func (x *LimitHit) Reset() {
 	*x = LimitHit{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4647,7 @@ func (x *LimitHit) String() string {
 func (*LimitHit) ProtoMessage() {}
 
 func (x *LimitHit) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +4660,7 @@ func (x *LimitHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHit.ProtoReflect.Descriptor instead.
 func (*LimitHit) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LimitHit) GetLimit() *LimitReached {
@@ -4577,7 +4688,7 @@ type LimitsRetuned struct {
 
 func (x *LimitsRetuned) Reset() {
 	*x = LimitsRetuned{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +4700,7 @@ func (x *LimitsRetuned) String() string {
 func (*LimitsRetuned) ProtoMessage() {}
 
 func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +4713,7 @@ func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRetuned.ProtoReflect.Descriptor instead.
 func (*LimitsRetuned) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LimitsRetuned) GetLimits() *RunLimits {
@@ -4627,7 +4738,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4750,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4763,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Info) GetCode() string {
@@ -4687,7 +4798,7 @@ type InfoContent struct {
 
 func (x *InfoContent) Reset() {
 	*x = InfoContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +4810,7 @@ func (x *InfoContent) String() string {
 func (*InfoContent) ProtoMessage() {}
 
 func (x *InfoContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4823,7 @@ func (x *InfoContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoContent.ProtoReflect.Descriptor instead.
 func (*InfoContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *InfoContent) GetDataJson() string {
@@ -4733,7 +4844,7 @@ type ErrorRaised struct {
 
 func (x *ErrorRaised) Reset() {
 	*x = ErrorRaised{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4745,7 +4856,7 @@ func (x *ErrorRaised) String() string {
 func (*ErrorRaised) ProtoMessage() {}
 
 func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4758,7 +4869,7 @@ func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRaised.ProtoReflect.Descriptor instead.
 func (*ErrorRaised) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ErrorRaised) GetError() *RunError {
@@ -4783,7 +4894,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +4906,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +4919,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LogLine) GetLevel() LogLevel {
@@ -4843,7 +4954,7 @@ type LogLineContent struct {
 
 func (x *LogLineContent) Reset() {
 	*x = LogLineContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4966,7 @@ func (x *LogLineContent) String() string {
 func (*LogLineContent) ProtoMessage() {}
 
 func (x *LogLineContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4979,7 @@ func (x *LogLineContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLineContent.ProtoReflect.Descriptor instead.
 func (*LogLineContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LogLineContent) GetMessage() string {
@@ -4878,7 +4989,8 @@ func (x *LogLineContent) GetMessage() string {
 	return ""
 }
 
-// Compacted records that part of the history was replaced to save context.
+// Compacted records that the agent's model is sent less than the conversation from now on, to save context. The
+// conversation itself stays as it is.
 type Compacted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
@@ -4889,15 +5001,18 @@ type Compacted struct {
 	TokensAfter int64 `protobuf:"varint,3,opt,name=tokens_after,json=tokensAfter,proto3" json:"tokens_after,omitempty"`
 	// Strategy, trigger, passes and the like. A JSON object, as text.
 	MetadataJson string `protobuf:"bytes,4,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
-	// The input from now on.
-	Content       *HistoryContent `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
+	// Of what the model is sent from now on, the messages that are new.
+	Content *HistoryContent `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
+	// What the model is sent from now on, in its order: the id of a message that it was sent before, which stays as it is,
+	// or an empty text for the next message of `content`. Messages that the conversation gets later follow.
+	Order         []string `protobuf:"bytes,6,rep,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5024,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5037,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Compacted) GetType() CompactionType {
@@ -4960,6 +5075,13 @@ func (x *Compacted) GetContent() *HistoryContent {
 	return nil
 }
 
+func (x *Compacted) GetOrder() []string {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
 // Branched records that a branch was created.
 type Branched struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4971,7 +5093,7 @@ type Branched struct {
 
 func (x *Branched) Reset() {
 	*x = Branched{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5105,7 @@ func (x *Branched) String() string {
 func (*Branched) ProtoMessage() {}
 
 func (x *Branched) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5118,7 @@ func (x *Branched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branched.ProtoReflect.Descriptor instead.
 func (*Branched) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Branched) GetFromAnchor() string {
@@ -5019,7 +5141,7 @@ type Anchored struct {
 
 func (x *Anchored) Reset() {
 	*x = Anchored{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5153,7 @@ func (x *Anchored) String() string {
 func (*Anchored) ProtoMessage() {}
 
 func (x *Anchored) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5166,7 @@ func (x *Anchored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Anchored.ProtoReflect.Descriptor instead.
 func (*Anchored) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Anchored) GetAnchor() string {
@@ -5076,7 +5198,7 @@ type Checkpointed struct {
 
 func (x *Checkpointed) Reset() {
 	*x = Checkpointed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5088,7 +5210,7 @@ func (x *Checkpointed) String() string {
 func (*Checkpointed) ProtoMessage() {}
 
 func (x *Checkpointed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5101,7 +5223,7 @@ func (x *Checkpointed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpointed.ProtoReflect.Descriptor instead.
 func (*Checkpointed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Checkpointed) GetCheckpoint() int32 {
@@ -5140,7 +5262,7 @@ type SubtaskIntent struct {
 
 func (x *SubtaskIntent) Reset() {
 	*x = SubtaskIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5274,7 @@ func (x *SubtaskIntent) String() string {
 func (*SubtaskIntent) ProtoMessage() {}
 
 func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5287,7 @@ func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskIntent.ProtoReflect.Descriptor instead.
 func (*SubtaskIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SubtaskIntent) GetName() string {
@@ -5204,7 +5326,7 @@ type SubtaskOutcome struct {
 
 func (x *SubtaskOutcome) Reset() {
 	*x = SubtaskOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5338,7 @@ func (x *SubtaskOutcome) String() string {
 func (*SubtaskOutcome) ProtoMessage() {}
 
 func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5351,7 @@ func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskOutcome.ProtoReflect.Descriptor instead.
 func (*SubtaskOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SubtaskOutcome) GetIntent() int64 {
@@ -5270,7 +5392,7 @@ type AgentBegan struct {
 
 func (x *AgentBegan) Reset() {
 	*x = AgentBegan{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5404,7 @@ func (x *AgentBegan) String() string {
 func (*AgentBegan) ProtoMessage() {}
 
 func (x *AgentBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5417,7 @@ func (x *AgentBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentBegan.ProtoReflect.Descriptor instead.
 func (*AgentBegan) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AgentBegan) GetName() string {
@@ -5334,7 +5456,7 @@ type AgentBeganContent struct {
 
 func (x *AgentBeganContent) Reset() {
 	*x = AgentBeganContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5468,7 @@ func (x *AgentBeganContent) String() string {
 func (*AgentBeganContent) ProtoMessage() {}
 
 func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5481,7 @@ func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentBeganContent.ProtoReflect.Descriptor instead.
 func (*AgentBeganContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AgentBeganContent) GetAgent() *AgentRef {
@@ -5400,7 +5522,7 @@ type AgentEnded struct {
 
 func (x *AgentEnded) Reset() {
 	*x = AgentEnded{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5534,7 @@ func (x *AgentEnded) String() string {
 func (*AgentEnded) ProtoMessage() {}
 
 func (x *AgentEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5547,7 @@ func (x *AgentEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentEnded.ProtoReflect.Descriptor instead.
 func (*AgentEnded) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AgentEnded) GetIntent() int64 {
@@ -5481,7 +5603,7 @@ type CommandReceived struct {
 
 func (x *CommandReceived) Reset() {
 	*x = CommandReceived{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5493,7 +5615,7 @@ func (x *CommandReceived) String() string {
 func (*CommandReceived) ProtoMessage() {}
 
 func (x *CommandReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5506,7 +5628,7 @@ func (x *CommandReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandReceived.ProtoReflect.Descriptor instead.
 func (*CommandReceived) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommandReceived) GetCommandId() string {
@@ -5578,7 +5700,7 @@ type CommandContent struct {
 
 func (x *CommandContent) Reset() {
 	*x = CommandContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5590,7 +5712,7 @@ func (x *CommandContent) String() string {
 func (*CommandContent) ProtoMessage() {}
 
 func (x *CommandContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5603,7 +5725,7 @@ func (x *CommandContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandContent.ProtoReflect.Descriptor instead.
 func (*CommandContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommandContent) GetMessages() []*v11.ChatMessage {
@@ -5637,7 +5759,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5649,7 +5771,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5662,7 +5784,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApprovalRequested) GetApproval() string {
@@ -5708,7 +5830,7 @@ type ApprovalContent struct {
 
 func (x *ApprovalContent) Reset() {
 	*x = ApprovalContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +5842,7 @@ func (x *ApprovalContent) String() string {
 func (*ApprovalContent) ProtoMessage() {}
 
 func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +5855,7 @@ func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalContent.ProtoReflect.Descriptor instead.
 func (*ApprovalContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApprovalContent) GetCall() *v12.ToolCall {
@@ -5776,7 +5898,7 @@ type ApprovalDecided struct {
 
 func (x *ApprovalDecided) Reset() {
 	*x = ApprovalDecided{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5788,7 +5910,7 @@ func (x *ApprovalDecided) String() string {
 func (*ApprovalDecided) ProtoMessage() {}
 
 func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5801,7 +5923,7 @@ func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecided.ProtoReflect.Descriptor instead.
 func (*ApprovalDecided) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApprovalDecided) GetApproval() string {
@@ -5852,7 +5974,7 @@ type ApprovalDecidedContent struct {
 
 func (x *ApprovalDecidedContent) Reset() {
 	*x = ApprovalDecidedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +5986,7 @@ func (x *ApprovalDecidedContent) String() string {
 func (*ApprovalDecidedContent) ProtoMessage() {}
 
 func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +5999,7 @@ func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecidedContent.ProtoReflect.Descriptor instead.
 func (*ApprovalDecidedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ApprovalDecidedContent) GetExplanation() string {
@@ -5907,7 +6029,7 @@ type InputRequested struct {
 
 func (x *InputRequested) Reset() {
 	*x = InputRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5919,7 +6041,7 @@ func (x *InputRequested) String() string {
 func (*InputRequested) ProtoMessage() {}
 
 func (x *InputRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5932,7 +6054,7 @@ func (x *InputRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequested.ProtoReflect.Descriptor instead.
 func (*InputRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *InputRequested) GetFieldsJson() string {
@@ -5964,7 +6086,7 @@ type InputAnswered struct {
 
 func (x *InputAnswered) Reset() {
 	*x = InputAnswered{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5976,7 +6098,7 @@ func (x *InputAnswered) String() string {
 func (*InputAnswered) ProtoMessage() {}
 
 func (x *InputAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5989,7 +6111,7 @@ func (x *InputAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswered.ProtoReflect.Descriptor instead.
 func (*InputAnswered) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *InputAnswered) GetIntent() int64 {
@@ -6033,7 +6155,7 @@ type Interrupted struct {
 
 func (x *Interrupted) Reset() {
 	*x = Interrupted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6167,7 @@ func (x *Interrupted) String() string {
 func (*Interrupted) ProtoMessage() {}
 
 func (x *Interrupted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6180,7 @@ func (x *Interrupted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interrupted.ProtoReflect.Descriptor instead.
 func (*Interrupted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Interrupted) GetSource() InterruptSource {
@@ -6108,7 +6230,7 @@ type CancelAcknowledged struct {
 
 func (x *CancelAcknowledged) Reset() {
 	*x = CancelAcknowledged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6242,7 @@ func (x *CancelAcknowledged) String() string {
 func (*CancelAcknowledged) ProtoMessage() {}
 
 func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6255,7 @@ func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAcknowledged.ProtoReflect.Descriptor instead.
 func (*CancelAcknowledged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CancelAcknowledged) GetCommandId() string {
@@ -6158,7 +6280,7 @@ type ScoreEdited struct {
 
 func (x *ScoreEdited) Reset() {
 	*x = ScoreEdited{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6170,7 +6292,7 @@ func (x *ScoreEdited) String() string {
 func (*ScoreEdited) ProtoMessage() {}
 
 func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6183,7 +6305,7 @@ func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreEdited.ProtoReflect.Descriptor instead.
 func (*ScoreEdited) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ScoreEdited) GetName() string {
@@ -6220,7 +6342,7 @@ type SampleInvalidated struct {
 
 func (x *SampleInvalidated) Reset() {
 	*x = SampleInvalidated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6354,7 @@ func (x *SampleInvalidated) String() string {
 func (*SampleInvalidated) ProtoMessage() {}
 
 func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6367,7 @@ func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleInvalidated.ProtoReflect.Descriptor instead.
 func (*SampleInvalidated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SampleInvalidated) GetInvalid() bool {
@@ -6281,7 +6403,7 @@ type EvalCreated struct {
 
 func (x *EvalCreated) Reset() {
 	*x = EvalCreated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6293,7 +6415,7 @@ func (x *EvalCreated) String() string {
 func (*EvalCreated) ProtoMessage() {}
 
 func (x *EvalCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6306,7 +6428,7 @@ func (x *EvalCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalCreated.ProtoReflect.Descriptor instead.
 func (*EvalCreated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EvalCreated) GetSpec() *EvalSpec {
@@ -6359,7 +6481,7 @@ type EvalStateChanged struct {
 
 func (x *EvalStateChanged) Reset() {
 	*x = EvalStateChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6371,7 +6493,7 @@ func (x *EvalStateChanged) String() string {
 func (*EvalStateChanged) ProtoMessage() {}
 
 func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6384,7 +6506,7 @@ func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalStateChanged.ProtoReflect.Descriptor instead.
 func (*EvalStateChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EvalStateChanged) GetState() EvalState {
@@ -6431,7 +6553,7 @@ type SampleAdmitted struct {
 
 func (x *SampleAdmitted) Reset() {
 	*x = SampleAdmitted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6443,7 +6565,7 @@ func (x *SampleAdmitted) String() string {
 func (*SampleAdmitted) ProtoMessage() {}
 
 func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6456,7 +6578,7 @@ func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleAdmitted.ProtoReflect.Descriptor instead.
 func (*SampleAdmitted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SampleAdmitted) GetSample() string {
@@ -6553,7 +6675,7 @@ type SampleFinished struct {
 
 func (x *SampleFinished) Reset() {
 	*x = SampleFinished{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6565,7 +6687,7 @@ func (x *SampleFinished) String() string {
 func (*SampleFinished) ProtoMessage() {}
 
 func (x *SampleFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6578,7 +6700,7 @@ func (x *SampleFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinished.ProtoReflect.Descriptor instead.
 func (*SampleFinished) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SampleFinished) GetSample() string {
@@ -6711,7 +6833,7 @@ type SampleFinishedContent struct {
 
 func (x *SampleFinishedContent) Reset() {
 	*x = SampleFinishedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6723,7 +6845,7 @@ func (x *SampleFinishedContent) String() string {
 func (*SampleFinishedContent) ProtoMessage() {}
 
 func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6736,7 +6858,7 @@ func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinishedContent.ProtoReflect.Descriptor instead.
 func (*SampleFinishedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SampleFinishedContent) GetScores() []*NamedScore {
@@ -6757,7 +6879,7 @@ type ResultsComputed struct {
 
 func (x *ResultsComputed) Reset() {
 	*x = ResultsComputed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6769,7 +6891,7 @@ func (x *ResultsComputed) String() string {
 func (*ResultsComputed) ProtoMessage() {}
 
 func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6782,7 +6904,7 @@ func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsComputed.ProtoReflect.Descriptor instead.
 func (*ResultsComputed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ResultsComputed) GetResults() *EvalResults {
@@ -6807,7 +6929,7 @@ type EvalUpdated struct {
 
 func (x *EvalUpdated) Reset() {
 	*x = EvalUpdated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6819,7 +6941,7 @@ func (x *EvalUpdated) String() string {
 func (*EvalUpdated) ProtoMessage() {}
 
 func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6832,7 +6954,7 @@ func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalUpdated.ProtoReflect.Descriptor instead.
 func (*EvalUpdated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{73}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *EvalUpdated) GetChangesJson() string {
@@ -6869,7 +6991,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[74]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +7003,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[74]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +7016,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{74}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Extension) GetType() string {
@@ -6915,7 +7037,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93%\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6%\n" +
 	"\x05Event\x12$\n" +
 	"\ajournal\x18\x01 \x01(\tB\n" +
 	"\xfaA\x03\n" +
@@ -6947,7 +7069,9 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0fhistory_changed\x18\x1f \x01(\v2\".evalfleet.agent.v1.HistoryChangedH\x00R\x0ehistoryChanged\x12>\n" +
 	"\n" +
 	"output_set\x18  \x01(\v2\x1d.evalfleet.agent.v1.OutputSetH\x00R\toutputSet\x12G\n" +
-	"\rstore_changed\x18! \x01(\v2 .evalfleet.agent.v1.StoreChangedH\x00R\fstoreChanged\x12J\n" +
+	"\rstore_changed\x18! \x01(\v2 .evalfleet.agent.v1.StoreChangedH\x00R\fstoreChanged\x12A\n" +
+	"\vinput_added\x18\" \x01(\v2\x1e.evalfleet.agent.v1.InputAddedH\x00R\n" +
+	"inputAdded\x12J\n" +
 	"\fmodel_intent\x18( \x01(\v2\x1f.evalfleet.agent.v1.ModelIntentB\x04\xc0\xbb\x18\x01H\x00R\vmodelIntent\x12M\n" +
 	"\rmodel_outcome\x18) \x01(\v2 .evalfleet.agent.v1.ModelOutcomeB\x04\xc0\xbb\x18\x02H\x00R\fmodelOutcome\x12J\n" +
 	"\x0etools_reviewed\x18* \x01(\v2!.evalfleet.agent.v1.ToolsReviewedH\x00R\rtoolsReviewed\x12G\n" +
@@ -7058,7 +7182,11 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\vreplace_all\x18\x03 \x01(\bR\n" +
 	"replaceAll\x12B\n" +
 	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\x12\x1a\n" +
-	"\x05order\x18\x05 \x03(\tB\x04\xb8\xbb\x18\x01R\x05order\"M\n" +
+	"\x05order\x18\x05 \x03(\tB\x04\xb8\xbb\x18\x01R\x05order\"k\n" +
+	"\n" +
+	"InputAdded\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12?\n" +
+	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\acontent\"M\n" +
 	"\x0eHistoryContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\xa4\x01\n" +
 	"\tOutputSet\x12\x1c\n" +
@@ -7072,7 +7200,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x04keys\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x04keys\x12@\n" +
 	"\acontent\x18\x02 \x01(\v2 .evalfleet.agent.v1.StoreContentB\x04\xb0\xbb\x18\x01R\acontent\"H\n" +
 	"\fStoreContent\x128\n" +
-	"\achanges\x18\x01 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\achanges\"\xc6\x03\n" +
+	"\achanges\x18\x01 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\achanges\"\xfb\x03\n" +
 	"\vModelIntent\x12\x1a\n" +
 	"\x05model\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x18\n" +
 	"\x04role\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x12\n" +
@@ -7088,10 +7216,13 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\acontent\x18\n" +
 	" \x01(\v2&.evalfleet.agent.v1.ModelIntentContentB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
 	"\n" +
-	"client_key\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\x84\x01\n" +
+	"client_key\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\x12\x19\n" +
+	"\bmay_fail\x18\f \x01(\bR\amayFail\x12\x18\n" +
+	"\acompact\x18\r \x01(\bR\acompact\"\xa8\x01\n" +
 	"\x12ModelIntentContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x121\n" +
-	"\x05tools\x18\x02 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\xec\x04\n" +
+	"\x05tools\x18\x02 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12\"\n" +
+	"\finstructions\x18\x03 \x01(\tR\finstructions\"\xec\x04\n" +
 	"\fModelOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x124\n" +
 	"\x05usage\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12?\n" +
@@ -7107,12 +7238,13 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	" \x01(\bR\vinterrupted\x12\x1a\n" +
 	"\x05model\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
 	"\aaccount\x18\f \x01(\tB\x04\xb8\xbb\x18\x01R\aaccount\x12\x10\n" +
-	"\x03key\x18\r \x01(\x05R\x03key\"\xf2\x01\n" +
+	"\x03key\x18\r \x01(\x05R\x03key\"\xb1\x02\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
 	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12@\n" +
-	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCallsJ\x04\b\x04\x10\x05R\voutput_blob\"\xbe\x01\n" +
+	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCalls\x12=\n" +
+	"\tcompacted\x18\x06 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\tcompactedJ\x04\b\x04\x10\x05R\voutput_blob\"\xbe\x01\n" +
 	"\rToolsReviewed\x12#\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12>\n" +
@@ -7242,13 +7374,14 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06logger\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06logger\x12B\n" +
 	"\acontent\x18\x03 \x01(\v2\".evalfleet.agent.v1.LogLineContentB\x04\xb0\xbb\x18\x01R\acontent\"*\n" +
 	"\x0eLogLineContent\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xfa\x01\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\x96\x02\n" +
 	"\tCompacted\x126\n" +
 	"\x04type\x18\x01 \x01(\x0e2\".evalfleet.agent.v1.CompactionTypeR\x04type\x12#\n" +
 	"\rtokens_before\x18\x02 \x01(\x03R\ftokensBefore\x12!\n" +
 	"\ftokens_after\x18\x03 \x01(\x03R\vtokensAfter\x12)\n" +
 	"\rmetadata_json\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\fmetadataJson\x12B\n" +
-	"\acontent\x18\x05 \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\"1\n" +
+	"\acontent\x18\x05 \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\x12\x1a\n" +
+	"\x05order\x18\x06 \x03(\tB\x04\xb8\xbb\x18\x01R\x05order\"1\n" +
 	"\bBranched\x12%\n" +
 	"\vfrom_anchor\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\n" +
 	"fromAnchor\"F\n" +
@@ -7484,7 +7617,7 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(OwnerChangeReason)(0),             // 0: evalfleet.agent.v1.OwnerChangeReason
 	(LogLevel)(0),                      // 1: evalfleet.agent.v1.LogLevel
@@ -7508,125 +7641,126 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*StepEnded)(nil),                  // 19: evalfleet.agent.v1.StepEnded
 	(*MessageAdded)(nil),               // 20: evalfleet.agent.v1.MessageAdded
 	(*HistoryChanged)(nil),             // 21: evalfleet.agent.v1.HistoryChanged
-	(*HistoryContent)(nil),             // 22: evalfleet.agent.v1.HistoryContent
-	(*OutputSet)(nil),                  // 23: evalfleet.agent.v1.OutputSet
-	(*StoreChanged)(nil),               // 24: evalfleet.agent.v1.StoreChanged
-	(*StoreContent)(nil),               // 25: evalfleet.agent.v1.StoreContent
-	(*ModelIntent)(nil),                // 26: evalfleet.agent.v1.ModelIntent
-	(*ModelIntentContent)(nil),         // 27: evalfleet.agent.v1.ModelIntentContent
-	(*ModelOutcome)(nil),               // 28: evalfleet.agent.v1.ModelOutcome
-	(*ModelOutcomeContent)(nil),        // 29: evalfleet.agent.v1.ModelOutcomeContent
-	(*ToolsReviewed)(nil),              // 30: evalfleet.agent.v1.ToolsReviewed
-	(*ToolDecision)(nil),               // 31: evalfleet.agent.v1.ToolDecision
-	(*ToolsReviewedContent)(nil),       // 32: evalfleet.agent.v1.ToolsReviewedContent
-	(*ToolIntent)(nil),                 // 33: evalfleet.agent.v1.ToolIntent
-	(*ToolOutcome)(nil),                // 34: evalfleet.agent.v1.ToolOutcome
-	(*ToolOutcomeContent)(nil),         // 35: evalfleet.agent.v1.ToolOutcomeContent
-	(*SandboxIntent)(nil),              // 36: evalfleet.agent.v1.SandboxIntent
-	(*SandboxOutcome)(nil),             // 37: evalfleet.agent.v1.SandboxOutcome
-	(*SandboxRemoved)(nil),             // 38: evalfleet.agent.v1.SandboxRemoved
-	(*SandboxActed)(nil),               // 39: evalfleet.agent.v1.SandboxActed
-	(*ExecIntent)(nil),                 // 40: evalfleet.agent.v1.ExecIntent
-	(*ExecOutcome)(nil),                // 41: evalfleet.agent.v1.ExecOutcome
-	(*WorkerIntent)(nil),               // 42: evalfleet.agent.v1.WorkerIntent
-	(*WorkerOutcome)(nil),              // 43: evalfleet.agent.v1.WorkerOutcome
-	(*WorkerAnswer)(nil),               // 44: evalfleet.agent.v1.WorkerAnswer
-	(*ScoreIntent)(nil),                // 45: evalfleet.agent.v1.ScoreIntent
-	(*ScoreOutcome)(nil),               // 46: evalfleet.agent.v1.ScoreOutcome
-	(*ScoreContent)(nil),               // 47: evalfleet.agent.v1.ScoreContent
-	(*LimitHit)(nil),                   // 48: evalfleet.agent.v1.LimitHit
-	(*LimitsRetuned)(nil),              // 49: evalfleet.agent.v1.LimitsRetuned
-	(*Info)(nil),                       // 50: evalfleet.agent.v1.Info
-	(*InfoContent)(nil),                // 51: evalfleet.agent.v1.InfoContent
-	(*ErrorRaised)(nil),                // 52: evalfleet.agent.v1.ErrorRaised
-	(*LogLine)(nil),                    // 53: evalfleet.agent.v1.LogLine
-	(*LogLineContent)(nil),             // 54: evalfleet.agent.v1.LogLineContent
-	(*Compacted)(nil),                  // 55: evalfleet.agent.v1.Compacted
-	(*Branched)(nil),                   // 56: evalfleet.agent.v1.Branched
-	(*Anchored)(nil),                   // 57: evalfleet.agent.v1.Anchored
-	(*Checkpointed)(nil),               // 58: evalfleet.agent.v1.Checkpointed
-	(*SubtaskIntent)(nil),              // 59: evalfleet.agent.v1.SubtaskIntent
-	(*SubtaskOutcome)(nil),             // 60: evalfleet.agent.v1.SubtaskOutcome
-	(*AgentBegan)(nil),                 // 61: evalfleet.agent.v1.AgentBegan
-	(*AgentBeganContent)(nil),          // 62: evalfleet.agent.v1.AgentBeganContent
-	(*AgentEnded)(nil),                 // 63: evalfleet.agent.v1.AgentEnded
-	(*CommandReceived)(nil),            // 64: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),             // 65: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),          // 66: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),            // 67: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),            // 68: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),     // 69: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),             // 70: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),              // 71: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),                // 72: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),         // 73: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),                // 74: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),          // 75: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),                // 76: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),           // 77: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),             // 78: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),             // 79: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),      // 80: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),            // 81: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),                // 82: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                  // 83: evalfleet.agent.v1.Extension
-	nil,                                // 84: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                                // 85: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                                // 86: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                                // 87: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),      // 88: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 89: google.protobuf.Duration
-	(*v11.StreamGenerateResponse)(nil), // 90: evalfleet.model.v1.StreamGenerateResponse
-	(*v1.OffloadedField)(nil),          // 91: evalfleet.content.v1.OffloadedField
-	(*RunSpec)(nil),                    // 92: evalfleet.agent.v1.RunSpec
-	(*v12.ToolDefinition)(nil),         // 93: evalfleet.tool.v1.ToolDefinition
-	(*EvalWarning)(nil),                // 94: evalfleet.agent.v1.EvalWarning
-	(*v11.ChatMessage)(nil),            // 95: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                     // 96: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                   // 97: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                      // 98: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                    // 99: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                   // 100: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),               // 101: evalfleet.agent.v1.LimitReached
-	(v11.Role)(0),                      // 102: evalfleet.model.v1.Role
-	(*v11.ModelOutput)(nil),            // 103: evalfleet.model.v1.ModelOutput
-	(*v12.StoreChange)(nil),            // 104: evalfleet.tool.v1.StoreChange
-	(*v12.ToolChoice)(nil),             // 105: evalfleet.tool.v1.ToolChoice
-	(*v11.GenerateConfig)(nil),         // 106: evalfleet.model.v1.GenerateConfig
-	(*v12.ToolInfo)(nil),               // 107: evalfleet.tool.v1.ToolInfo
-	(*v11.ModelUsage)(nil),             // 108: evalfleet.model.v1.ModelUsage
-	(v11.StopReason)(0),                // 109: evalfleet.model.v1.StopReason
-	(*v13.Timing)(nil),                 // 110: evalfleet.effect.v1.Timing
-	(v11.CacheUse)(0),                  // 111: evalfleet.model.v1.CacheUse
-	(*v11.FailedAttempt)(nil),          // 112: evalfleet.model.v1.FailedAttempt
-	(*v11.ModelCall)(nil),              // 113: evalfleet.model.v1.ModelCall
-	(v12.ReviewDecision)(0),            // 114: evalfleet.tool.v1.ReviewDecision
-	(*v12.ToolReview)(nil),             // 115: evalfleet.tool.v1.ToolReview
-	(*v12.ToolCall)(nil),               // 116: evalfleet.tool.v1.ToolCall
-	(v12.ToolErrorType)(0),             // 117: evalfleet.tool.v1.ToolErrorType
-	(*v12.ToolFailure)(nil),            // 118: evalfleet.tool.v1.ToolFailure
-	(*v12.Truncation)(nil),             // 119: evalfleet.tool.v1.Truncation
-	(*v12.ToolResult)(nil),             // 120: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),                // 121: evalfleet.sandbox.v1.Sandbox
-	(*v12.SandboxAction)(nil),          // 122: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),               // 123: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),             // 124: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                  // 125: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                  // 126: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                 // 127: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                      // 128: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                  // 129: evalfleet.agent.v1.RunLimits
-	(CancelMode)(0),                    // 130: evalfleet.agent.v1.CancelMode
-	(*v12.ToolCallView)(nil),           // 131: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                   // 132: evalfleet.agent.v1.EvalSpec
-	(*v1.BlobRef)(nil),                 // 133: evalfleet.content.v1.BlobRef
-	(EvalState)(0),                     // 134: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                 // 135: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),                // 136: evalfleet.agent.v1.EvalResults
+	(*InputAdded)(nil),                 // 22: evalfleet.agent.v1.InputAdded
+	(*HistoryContent)(nil),             // 23: evalfleet.agent.v1.HistoryContent
+	(*OutputSet)(nil),                  // 24: evalfleet.agent.v1.OutputSet
+	(*StoreChanged)(nil),               // 25: evalfleet.agent.v1.StoreChanged
+	(*StoreContent)(nil),               // 26: evalfleet.agent.v1.StoreContent
+	(*ModelIntent)(nil),                // 27: evalfleet.agent.v1.ModelIntent
+	(*ModelIntentContent)(nil),         // 28: evalfleet.agent.v1.ModelIntentContent
+	(*ModelOutcome)(nil),               // 29: evalfleet.agent.v1.ModelOutcome
+	(*ModelOutcomeContent)(nil),        // 30: evalfleet.agent.v1.ModelOutcomeContent
+	(*ToolsReviewed)(nil),              // 31: evalfleet.agent.v1.ToolsReviewed
+	(*ToolDecision)(nil),               // 32: evalfleet.agent.v1.ToolDecision
+	(*ToolsReviewedContent)(nil),       // 33: evalfleet.agent.v1.ToolsReviewedContent
+	(*ToolIntent)(nil),                 // 34: evalfleet.agent.v1.ToolIntent
+	(*ToolOutcome)(nil),                // 35: evalfleet.agent.v1.ToolOutcome
+	(*ToolOutcomeContent)(nil),         // 36: evalfleet.agent.v1.ToolOutcomeContent
+	(*SandboxIntent)(nil),              // 37: evalfleet.agent.v1.SandboxIntent
+	(*SandboxOutcome)(nil),             // 38: evalfleet.agent.v1.SandboxOutcome
+	(*SandboxRemoved)(nil),             // 39: evalfleet.agent.v1.SandboxRemoved
+	(*SandboxActed)(nil),               // 40: evalfleet.agent.v1.SandboxActed
+	(*ExecIntent)(nil),                 // 41: evalfleet.agent.v1.ExecIntent
+	(*ExecOutcome)(nil),                // 42: evalfleet.agent.v1.ExecOutcome
+	(*WorkerIntent)(nil),               // 43: evalfleet.agent.v1.WorkerIntent
+	(*WorkerOutcome)(nil),              // 44: evalfleet.agent.v1.WorkerOutcome
+	(*WorkerAnswer)(nil),               // 45: evalfleet.agent.v1.WorkerAnswer
+	(*ScoreIntent)(nil),                // 46: evalfleet.agent.v1.ScoreIntent
+	(*ScoreOutcome)(nil),               // 47: evalfleet.agent.v1.ScoreOutcome
+	(*ScoreContent)(nil),               // 48: evalfleet.agent.v1.ScoreContent
+	(*LimitHit)(nil),                   // 49: evalfleet.agent.v1.LimitHit
+	(*LimitsRetuned)(nil),              // 50: evalfleet.agent.v1.LimitsRetuned
+	(*Info)(nil),                       // 51: evalfleet.agent.v1.Info
+	(*InfoContent)(nil),                // 52: evalfleet.agent.v1.InfoContent
+	(*ErrorRaised)(nil),                // 53: evalfleet.agent.v1.ErrorRaised
+	(*LogLine)(nil),                    // 54: evalfleet.agent.v1.LogLine
+	(*LogLineContent)(nil),             // 55: evalfleet.agent.v1.LogLineContent
+	(*Compacted)(nil),                  // 56: evalfleet.agent.v1.Compacted
+	(*Branched)(nil),                   // 57: evalfleet.agent.v1.Branched
+	(*Anchored)(nil),                   // 58: evalfleet.agent.v1.Anchored
+	(*Checkpointed)(nil),               // 59: evalfleet.agent.v1.Checkpointed
+	(*SubtaskIntent)(nil),              // 60: evalfleet.agent.v1.SubtaskIntent
+	(*SubtaskOutcome)(nil),             // 61: evalfleet.agent.v1.SubtaskOutcome
+	(*AgentBegan)(nil),                 // 62: evalfleet.agent.v1.AgentBegan
+	(*AgentBeganContent)(nil),          // 63: evalfleet.agent.v1.AgentBeganContent
+	(*AgentEnded)(nil),                 // 64: evalfleet.agent.v1.AgentEnded
+	(*CommandReceived)(nil),            // 65: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),             // 66: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),          // 67: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),            // 68: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),            // 69: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),     // 70: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),             // 71: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),              // 72: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),                // 73: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),         // 74: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),                // 75: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),          // 76: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),                // 77: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),           // 78: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),             // 79: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),             // 80: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),      // 81: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),            // 82: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),                // 83: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                  // 84: evalfleet.agent.v1.Extension
+	nil,                                // 85: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                                // 86: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                                // 87: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                                // 88: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),      // 89: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 90: google.protobuf.Duration
+	(*v11.StreamGenerateResponse)(nil), // 91: evalfleet.model.v1.StreamGenerateResponse
+	(*v1.OffloadedField)(nil),          // 92: evalfleet.content.v1.OffloadedField
+	(*RunSpec)(nil),                    // 93: evalfleet.agent.v1.RunSpec
+	(*v12.ToolDefinition)(nil),         // 94: evalfleet.tool.v1.ToolDefinition
+	(*EvalWarning)(nil),                // 95: evalfleet.agent.v1.EvalWarning
+	(*v11.ChatMessage)(nil),            // 96: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                     // 97: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                   // 98: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                      // 99: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                    // 100: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                   // 101: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),               // 102: evalfleet.agent.v1.LimitReached
+	(v11.Role)(0),                      // 103: evalfleet.model.v1.Role
+	(*v11.ModelOutput)(nil),            // 104: evalfleet.model.v1.ModelOutput
+	(*v12.StoreChange)(nil),            // 105: evalfleet.tool.v1.StoreChange
+	(*v12.ToolChoice)(nil),             // 106: evalfleet.tool.v1.ToolChoice
+	(*v11.GenerateConfig)(nil),         // 107: evalfleet.model.v1.GenerateConfig
+	(*v12.ToolInfo)(nil),               // 108: evalfleet.tool.v1.ToolInfo
+	(*v11.ModelUsage)(nil),             // 109: evalfleet.model.v1.ModelUsage
+	(v11.StopReason)(0),                // 110: evalfleet.model.v1.StopReason
+	(*v13.Timing)(nil),                 // 111: evalfleet.effect.v1.Timing
+	(v11.CacheUse)(0),                  // 112: evalfleet.model.v1.CacheUse
+	(*v11.FailedAttempt)(nil),          // 113: evalfleet.model.v1.FailedAttempt
+	(*v11.ModelCall)(nil),              // 114: evalfleet.model.v1.ModelCall
+	(v12.ReviewDecision)(0),            // 115: evalfleet.tool.v1.ReviewDecision
+	(*v12.ToolReview)(nil),             // 116: evalfleet.tool.v1.ToolReview
+	(*v12.ToolCall)(nil),               // 117: evalfleet.tool.v1.ToolCall
+	(v12.ToolErrorType)(0),             // 118: evalfleet.tool.v1.ToolErrorType
+	(*v12.ToolFailure)(nil),            // 119: evalfleet.tool.v1.ToolFailure
+	(*v12.Truncation)(nil),             // 120: evalfleet.tool.v1.Truncation
+	(*v12.ToolResult)(nil),             // 121: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),                // 122: evalfleet.sandbox.v1.Sandbox
+	(*v12.SandboxAction)(nil),          // 123: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),               // 124: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),             // 125: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                  // 126: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                  // 127: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                 // 128: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                      // 129: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                  // 130: evalfleet.agent.v1.RunLimits
+	(CancelMode)(0),                    // 131: evalfleet.agent.v1.CancelMode
+	(*v12.ToolCallView)(nil),           // 132: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                   // 133: evalfleet.agent.v1.EvalSpec
+	(*v1.BlobRef)(nil),                 // 134: evalfleet.content.v1.BlobRef
+	(EvalState)(0),                     // 135: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                 // 136: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),                // 137: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
-	88,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
-	89,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
+	89,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
+	90,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
 	10,  // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
 	12,  // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
 	14,  // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
@@ -7638,185 +7772,188 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	13,  // 10: evalfleet.agent.v1.Event.wait_changed:type_name -> evalfleet.agent.v1.WaitChanged
 	20,  // 11: evalfleet.agent.v1.Event.message_added:type_name -> evalfleet.agent.v1.MessageAdded
 	21,  // 12: evalfleet.agent.v1.Event.history_changed:type_name -> evalfleet.agent.v1.HistoryChanged
-	23,  // 13: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
-	24,  // 14: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
-	26,  // 15: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
-	28,  // 16: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
-	30,  // 17: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
-	33,  // 18: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
-	34,  // 19: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
-	36,  // 20: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
-	37,  // 21: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
-	38,  // 22: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
-	39,  // 23: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
-	45,  // 24: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
-	46,  // 25: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
-	40,  // 26: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
-	41,  // 27: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
-	42,  // 28: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
-	43,  // 29: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
-	48,  // 30: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
-	49,  // 31: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
-	50,  // 32: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
-	52,  // 33: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
-	53,  // 34: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
-	55,  // 35: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
-	56,  // 36: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
-	57,  // 37: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
-	58,  // 38: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
-	59,  // 39: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
-	60,  // 40: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
-	61,  // 41: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
-	63,  // 42: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
-	64,  // 43: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
-	66,  // 44: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
-	68,  // 45: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
-	70,  // 46: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
-	71,  // 47: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
-	72,  // 48: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
-	73,  // 49: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
-	74,  // 50: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
-	75,  // 51: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
-	76,  // 52: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
-	77,  // 53: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
-	78,  // 54: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
-	79,  // 55: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
-	81,  // 56: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
-	82,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
-	90,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
-	83,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	91,  // 60: evalfleet.agent.v1.Event.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	92,  // 61: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	93,  // 62: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	11,  // 63: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	94,  // 64: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	95,  // 65: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	96,  // 66: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	84,  // 67: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	97,  // 68: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	98,  // 69: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	99,  // 70: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	0,   // 71: evalfleet.agent.v1.OwnerChanged.reason:type_name -> evalfleet.agent.v1.OwnerChangeReason
-	89,  // 72: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	98,  // 73: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	100, // 74: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	101, // 75: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	89,  // 76: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	89,  // 77: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	102, // 78: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	95,  // 79: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	22,  // 80: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	95,  // 81: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	103, // 82: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	25,  // 83: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	104, // 84: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	105, // 85: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	106, // 86: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	27,  // 87: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
-	95,  // 88: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	107, // 89: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	108, // 90: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	109, // 91: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	110, // 92: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	111, // 93: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	100, // 94: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	112, // 95: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	29,  // 96: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	103, // 97: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	113, // 98: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	113, // 99: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	31,  // 100: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	32,  // 101: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	114, // 102: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	115, // 103: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	116, // 104: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	117, // 105: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	118, // 106: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	119, // 107: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	110, // 108: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	35,  // 109: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	120, // 110: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	116, // 111: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	121, // 112: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	100, // 113: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	110, // 114: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	122, // 115: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	123, // 116: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	100, // 117: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	110, // 118: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	124, // 119: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	125, // 120: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	100, // 121: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	110, // 122: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	44,  // 123: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	104, // 124: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	126, // 125: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	127, // 126: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	100, // 127: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	110, // 128: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	47,  // 129: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	128, // 130: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	96,  // 131: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	101, // 132: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	129, // 133: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	51,  // 134: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	100, // 135: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	1,   // 136: evalfleet.agent.v1.LogLine.level:type_name -> evalfleet.agent.v1.LogLevel
-	54,  // 137: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	2,   // 138: evalfleet.agent.v1.Compacted.type:type_name -> evalfleet.agent.v1.CompactionType
-	22,  // 139: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	3,   // 140: evalfleet.agent.v1.Checkpointed.trigger:type_name -> evalfleet.agent.v1.CheckpointTrigger
-	85,  // 141: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	51,  // 142: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	110, // 143: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	51,  // 144: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	129, // 145: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
-	62,  // 146: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
-	97,  // 147: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
-	95,  // 148: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	93,  // 149: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	101, // 150: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	103, // 151: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
-	4,   // 152: evalfleet.agent.v1.CommandReceived.type:type_name -> evalfleet.agent.v1.CommandType
-	65,  // 153: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	130, // 154: evalfleet.agent.v1.CommandReceived.mode:type_name -> evalfleet.agent.v1.CancelMode
-	95,  // 155: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	116, // 156: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	67,  // 157: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	116, // 158: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	131, // 159: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	5,   // 160: evalfleet.agent.v1.ApprovalDecided.decision:type_name -> evalfleet.agent.v1.ApprovalDecision
-	69,  // 161: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	116, // 162: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	51,  // 163: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	6,   // 164: evalfleet.agent.v1.InputAnswered.outcome:type_name -> evalfleet.agent.v1.InputOutcome
-	51,  // 165: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	7,   // 166: evalfleet.agent.v1.Interrupted.source:type_name -> evalfleet.agent.v1.InterruptSource
-	8,   // 167: evalfleet.agent.v1.Interrupted.interrupted:type_name -> evalfleet.agent.v1.InterruptedWork
-	128, // 168: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	132, // 169: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	133, // 170: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	94,  // 171: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	134, // 172: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	100, // 173: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	98,  // 174: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	101, // 175: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	100, // 176: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	86,  // 177: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	87,  // 178: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	89,  // 179: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	89,  // 180: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	80,  // 181: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	135, // 182: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	136, // 183: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	51,  // 184: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	108, // 185: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	108, // 186: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	187, // [187:187] is the sub-list for method output_type
-	187, // [187:187] is the sub-list for method input_type
-	187, // [187:187] is the sub-list for extension type_name
-	187, // [187:187] is the sub-list for extension extendee
-	0,   // [0:187] is the sub-list for field type_name
+	24,  // 13: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
+	25,  // 14: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
+	22,  // 15: evalfleet.agent.v1.Event.input_added:type_name -> evalfleet.agent.v1.InputAdded
+	27,  // 16: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
+	29,  // 17: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
+	31,  // 18: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
+	34,  // 19: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
+	35,  // 20: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
+	37,  // 21: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
+	38,  // 22: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
+	39,  // 23: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
+	40,  // 24: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
+	46,  // 25: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
+	47,  // 26: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
+	41,  // 27: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
+	42,  // 28: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
+	43,  // 29: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
+	44,  // 30: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
+	49,  // 31: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
+	50,  // 32: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
+	51,  // 33: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
+	53,  // 34: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
+	54,  // 35: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
+	56,  // 36: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
+	57,  // 37: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
+	58,  // 38: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
+	59,  // 39: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
+	60,  // 40: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
+	61,  // 41: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
+	62,  // 42: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
+	64,  // 43: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
+	65,  // 44: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
+	67,  // 45: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
+	69,  // 46: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
+	71,  // 47: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
+	72,  // 48: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
+	73,  // 49: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
+	74,  // 50: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
+	75,  // 51: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
+	76,  // 52: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
+	77,  // 53: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
+	78,  // 54: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
+	79,  // 55: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
+	80,  // 56: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
+	82,  // 57: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
+	83,  // 58: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
+	91,  // 59: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
+	84,  // 60: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
+	92,  // 61: evalfleet.agent.v1.Event.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	93,  // 62: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	94,  // 63: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	11,  // 64: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
+	95,  // 65: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	96,  // 66: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	97,  // 67: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	85,  // 68: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	98,  // 69: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	99,  // 70: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	100, // 71: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	0,   // 72: evalfleet.agent.v1.OwnerChanged.reason:type_name -> evalfleet.agent.v1.OwnerChangeReason
+	90,  // 73: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	99,  // 74: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	101, // 75: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	102, // 76: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	90,  // 77: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	90,  // 78: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	103, // 79: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	96,  // 80: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	23,  // 81: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	96,  // 82: evalfleet.agent.v1.InputAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	96,  // 83: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	104, // 84: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	26,  // 85: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	105, // 86: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	106, // 87: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	107, // 88: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	28,  // 89: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
+	96,  // 90: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	108, // 91: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	109, // 92: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	110, // 93: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	111, // 94: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	112, // 95: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	101, // 96: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	113, // 97: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	30,  // 98: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	104, // 99: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	114, // 100: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	114, // 101: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	96,  // 102: evalfleet.agent.v1.ModelOutcomeContent.compacted:type_name -> evalfleet.model.v1.ChatMessage
+	32,  // 103: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	33,  // 104: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	115, // 105: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	116, // 106: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	117, // 107: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	118, // 108: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	119, // 109: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	120, // 110: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	111, // 111: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	36,  // 112: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	121, // 113: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	117, // 114: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	122, // 115: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	101, // 116: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 117: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	123, // 118: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	124, // 119: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	101, // 120: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 121: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	125, // 122: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	126, // 123: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	101, // 124: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 125: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	45,  // 126: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	105, // 127: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	127, // 128: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	128, // 129: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	101, // 130: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 131: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	48,  // 132: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	129, // 133: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	97,  // 134: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	102, // 135: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	130, // 136: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	52,  // 137: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	101, // 138: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	1,   // 139: evalfleet.agent.v1.LogLine.level:type_name -> evalfleet.agent.v1.LogLevel
+	55,  // 140: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	2,   // 141: evalfleet.agent.v1.Compacted.type:type_name -> evalfleet.agent.v1.CompactionType
+	23,  // 142: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	3,   // 143: evalfleet.agent.v1.Checkpointed.trigger:type_name -> evalfleet.agent.v1.CheckpointTrigger
+	86,  // 144: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	52,  // 145: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	111, // 146: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	52,  // 147: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	130, // 148: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
+	63,  // 149: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
+	98,  // 150: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	96,  // 151: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	94,  // 152: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	102, // 153: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	104, // 154: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	4,   // 155: evalfleet.agent.v1.CommandReceived.type:type_name -> evalfleet.agent.v1.CommandType
+	66,  // 156: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	131, // 157: evalfleet.agent.v1.CommandReceived.mode:type_name -> evalfleet.agent.v1.CancelMode
+	96,  // 158: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	117, // 159: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	68,  // 160: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	117, // 161: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	132, // 162: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	5,   // 163: evalfleet.agent.v1.ApprovalDecided.decision:type_name -> evalfleet.agent.v1.ApprovalDecision
+	70,  // 164: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	117, // 165: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	52,  // 166: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	6,   // 167: evalfleet.agent.v1.InputAnswered.outcome:type_name -> evalfleet.agent.v1.InputOutcome
+	52,  // 168: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	7,   // 169: evalfleet.agent.v1.Interrupted.source:type_name -> evalfleet.agent.v1.InterruptSource
+	8,   // 170: evalfleet.agent.v1.Interrupted.interrupted:type_name -> evalfleet.agent.v1.InterruptedWork
+	129, // 171: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	133, // 172: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	134, // 173: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	95,  // 174: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	135, // 175: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	101, // 176: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	99,  // 177: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	102, // 178: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	101, // 179: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	87,  // 180: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	88,  // 181: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	90,  // 182: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	90,  // 183: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	81,  // 184: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	136, // 185: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	137, // 186: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	52,  // 187: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	109, // 188: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	109, // 189: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	190, // [190:190] is the sub-list for method output_type
+	190, // [190:190] is the sub-list for method input_type
+	190, // [190:190] is the sub-list for extension type_name
+	190, // [190:190] is the sub-list for extension extendee
+	0,   // [0:190] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }
@@ -7842,6 +7979,7 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		(*Event_HistoryChanged)(nil),
 		(*Event_OutputSet)(nil),
 		(*Event_StoreChanged)(nil),
+		(*Event_InputAdded)(nil),
 		(*Event_ModelIntent)(nil),
 		(*Event_ModelOutcome)(nil),
 		(*Event_ToolsReviewed)(nil),
@@ -7889,14 +8027,14 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		(*Event_Extension)(nil),
 	}
 	file_evalfleet_agent_v1_event_proto_msgTypes[11].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_event_proto_msgTypes[14].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_event_proto_rawDesc), len(file_evalfleet_agent_v1_event_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   79,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

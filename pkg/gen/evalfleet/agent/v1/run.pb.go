@@ -572,9 +572,12 @@ type AgentRef struct {
 	Agents []*AgentRef `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty"`
 	// Optional. Workers that serve functions of this agent, such as `continue` of react. The server sets it at the
 	// creation of the run or evaluation.
-	Workers       []*WorkerRef `protobuf:"bytes,6,rep,name=workers,proto3" json:"workers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Workers []*WorkerRef `protobuf:"bytes,6,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Optional. Context windows of the models that this agent compacts for, in tokens of input, by the name in its
+	// parameters; empty is the run's model. The server adds those that it knows when it creates the run.
+	ContextWindows map[string]int64 `protobuf:"bytes,7,rep,name=context_windows,json=contextWindows,proto3" json:"context_windows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AgentRef) Reset() {
@@ -645,6 +648,13 @@ func (x *AgentRef) GetAgents() []*AgentRef {
 func (x *AgentRef) GetWorkers() []*WorkerRef {
 	if x != nil {
 		return x.Workers
+	}
+	return nil
+}
+
+func (x *AgentRef) GetContextWindows() map[string]int64 {
+	if x != nil {
+		return x.ContextWindows
 	}
 	return nil
 }
@@ -1855,7 +1865,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x04 \x01(\tR\x0eparametersJson\x12\x18\n" +
 	"\abuiltin\x18\x05 \x01(\bR\abuiltin:;\xeaA8\n" +
-	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\x9b\x02\n" +
+	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\xbf\x03\n" +
 	"\bAgentRef\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12%\n" +
@@ -1864,7 +1874,11 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12'\n" +
 	"\fdisplay_name\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vdisplayName\x124\n" +
 	"\x06agents\x18\x05 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x06agents\x127\n" +
-	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\"\xd7\x01\n" +
+	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\x12_\n" +
+	"\x0fcontext_windows\x18\a \x03(\v20.evalfleet.agent.v1.AgentRef.ContextWindowsEntryB\x04\xb8\xbb\x18\x01R\x0econtextWindows\x1aA\n" +
+	"\x13ContextWindowsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd7\x01\n" +
 	"\bModelRef\x12 \n" +
 	"\x05model\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
@@ -2081,7 +2095,7 @@ func file_evalfleet_agent_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(OnPark)(0),                   // 0: evalfleet.agent.v1.OnPark
 	(RecordCalls)(0),              // 1: evalfleet.agent.v1.RecordCalls
@@ -2101,89 +2115,91 @@ var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(*RunNote)(nil),               // 15: evalfleet.agent.v1.RunNote
 	(*LimitReached)(nil),          // 16: evalfleet.agent.v1.LimitReached
 	(*RunError)(nil),              // 17: evalfleet.agent.v1.RunError
-	nil,                           // 18: evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	nil,                           // 19: evalfleet.agent.v1.RunSpec.SandboxesEntry
-	nil,                           // 20: evalfleet.agent.v1.RunSpec.StoreEntry
-	nil,                           // 21: evalfleet.agent.v1.RunSpec.LabelsEntry
-	nil,                           // 22: evalfleet.agent.v1.Run.UsageEntry
-	nil,                           // 23: evalfleet.agent.v1.Run.RoleUsageEntry
-	nil,                           // 24: evalfleet.agent.v1.Run.StoreEntry
-	nil,                           // 25: evalfleet.agent.v1.Run.SandboxesEntry
-	(*v1.ToolRef)(nil),            // 26: evalfleet.tool.v1.ToolRef
-	(*WorkerRef)(nil),             // 27: evalfleet.agent.v1.WorkerRef
-	(*v11.GenerateConfig)(nil),    // 28: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*v11.ChatMessage)(nil),       // 30: evalfleet.model.v1.ChatMessage
-	(*ScorerRef)(nil),             // 31: evalfleet.agent.v1.ScorerRef
-	(*v1.ApprovalPolicy)(nil),     // 32: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.Attribution)(nil),       // 33: evalfleet.effect.v1.Attribution
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*NamedScore)(nil),            // 35: evalfleet.agent.v1.NamedScore
-	(*v11.ModelOutput)(nil),       // 36: evalfleet.model.v1.ModelOutput
-	(*v13.Note)(nil),              // 37: evalfleet.effect.v1.Note
-	(*v14.OffloadedField)(nil),    // 38: evalfleet.content.v1.OffloadedField
-	(*v12.SandboxSpec)(nil),       // 39: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 40: evalfleet.model.v1.ModelUsage
+	nil,                           // 18: evalfleet.agent.v1.AgentRef.ContextWindowsEntry
+	nil,                           // 19: evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	nil,                           // 20: evalfleet.agent.v1.RunSpec.SandboxesEntry
+	nil,                           // 21: evalfleet.agent.v1.RunSpec.StoreEntry
+	nil,                           // 22: evalfleet.agent.v1.RunSpec.LabelsEntry
+	nil,                           // 23: evalfleet.agent.v1.Run.UsageEntry
+	nil,                           // 24: evalfleet.agent.v1.Run.RoleUsageEntry
+	nil,                           // 25: evalfleet.agent.v1.Run.StoreEntry
+	nil,                           // 26: evalfleet.agent.v1.Run.SandboxesEntry
+	(*v1.ToolRef)(nil),            // 27: evalfleet.tool.v1.ToolRef
+	(*WorkerRef)(nil),             // 28: evalfleet.agent.v1.WorkerRef
+	(*v11.GenerateConfig)(nil),    // 29: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*v11.ChatMessage)(nil),       // 31: evalfleet.model.v1.ChatMessage
+	(*ScorerRef)(nil),             // 32: evalfleet.agent.v1.ScorerRef
+	(*v1.ApprovalPolicy)(nil),     // 33: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.Attribution)(nil),       // 34: evalfleet.effect.v1.Attribution
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*NamedScore)(nil),            // 36: evalfleet.agent.v1.NamedScore
+	(*v11.ModelOutput)(nil),       // 37: evalfleet.model.v1.ModelOutput
+	(*v13.Note)(nil),              // 38: evalfleet.effect.v1.Note
+	(*v14.OffloadedField)(nil),    // 39: evalfleet.content.v1.OffloadedField
+	(*v12.SandboxSpec)(nil),       // 40: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 41: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
-	26, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
+	27, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
 	7,  // 1: evalfleet.agent.v1.AgentRef.agents:type_name -> evalfleet.agent.v1.AgentRef
-	27, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
-	28, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
-	29, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
-	29, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
-	30, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
-	7,  // 7: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	8,  // 8: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
-	18, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	28, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	26, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	19, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
-	9,  // 13: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	31, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	11, // 15: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
-	20, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
-	32, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	33, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
-	21, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
-	0,  // 20: evalfleet.agent.v1.RunSpec.on_park:type_name -> evalfleet.agent.v1.OnPark
-	1,  // 21: evalfleet.agent.v1.RunSpec.record_calls:type_name -> evalfleet.agent.v1.RecordCalls
-	10, // 22: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
-	2,  // 23: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
-	14, // 24: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
-	34, // 25: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	34, // 26: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	34, // 27: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	16, // 28: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
-	17, // 29: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
-	35, // 30: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
-	22, // 31: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
-	23, // 32: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
-	29, // 33: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
-	30, // 34: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
-	36, // 35: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
-	24, // 36: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
-	25, // 37: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
-	37, // 38: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
-	13, // 39: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	9,  // 40: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
-	9,  // 41: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
-	14, // 42: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
-	38, // 43: evalfleet.agent.v1.Run.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	3,  // 44: evalfleet.agent.v1.RunWait.reason:type_name -> evalfleet.agent.v1.WaitReason
-	34, // 45: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	34, // 46: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
-	37, // 47: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	5,  // 48: evalfleet.agent.v1.LimitReached.type:type_name -> evalfleet.agent.v1.LimitType
-	8,  // 49: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	39, // 50: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	40, // 51: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	40, // 52: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	28, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
+	18, // 3: evalfleet.agent.v1.AgentRef.context_windows:type_name -> evalfleet.agent.v1.AgentRef.ContextWindowsEntry
+	29, // 4: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
+	30, // 5: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
+	30, // 6: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
+	31, // 7: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
+	7,  // 8: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	8,  // 9: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
+	19, // 10: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	29, // 11: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	27, // 12: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	20, // 13: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
+	9,  // 14: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	32, // 15: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	11, // 16: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
+	21, // 17: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
+	33, // 18: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	34, // 19: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
+	22, // 20: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
+	0,  // 21: evalfleet.agent.v1.RunSpec.on_park:type_name -> evalfleet.agent.v1.OnPark
+	1,  // 22: evalfleet.agent.v1.RunSpec.record_calls:type_name -> evalfleet.agent.v1.RecordCalls
+	10, // 23: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
+	2,  // 24: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
+	14, // 25: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
+	35, // 26: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	35, // 27: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	35, // 28: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	16, // 29: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
+	17, // 30: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
+	36, // 31: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
+	23, // 32: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
+	24, // 33: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
+	30, // 34: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
+	31, // 35: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
+	37, // 36: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
+	25, // 37: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
+	26, // 38: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
+	38, // 39: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
+	13, // 40: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	9,  // 41: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
+	9,  // 42: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
+	14, // 43: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
+	39, // 44: evalfleet.agent.v1.Run.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	3,  // 45: evalfleet.agent.v1.RunWait.reason:type_name -> evalfleet.agent.v1.WaitReason
+	35, // 46: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	35, // 47: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
+	38, // 48: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	5,  // 49: evalfleet.agent.v1.LimitReached.type:type_name -> evalfleet.agent.v1.LimitType
+	8,  // 50: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	40, // 51: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	41, // 52: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	41, // 53: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }
@@ -2200,7 +2216,7 @@ func file_evalfleet_agent_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_proto_rawDesc), len(file_evalfleet_agent_v1_run_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

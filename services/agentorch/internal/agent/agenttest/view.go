@@ -6,6 +6,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
@@ -13,6 +14,9 @@ import (
 type view struct {
 	spec           *agentv1.RunSpec
 	messages       []*modelv1.ChatMessage
+	sent           []*modelv1.ChatMessage // in place of the messages, if own
+	own            bool
+	tools          []*toolv1.ToolDefinition
 	output, answer *modelv1.ModelOutput
 	store          map[string]string
 	scores         []*agentv1.NamedScore
@@ -37,6 +41,7 @@ func (v *view) apply(e *agentv1.Event) {
 			v.store[c.GetKey()] = c.GetValueJson()
 		}
 	}
+	v.sent, v.own = agent.Input(v.Input(), v.messages, v.own, e)
 }
 
 // Spec implements [agent.View].
@@ -44,6 +49,17 @@ func (v *view) Spec() *agentv1.RunSpec { return v.spec }
 
 // Messages implements [agent.View].
 func (v *view) Messages() []*modelv1.ChatMessage { return v.messages }
+
+// Input implements [agent.View].
+func (v *view) Input() []*modelv1.ChatMessage {
+	if v.own {
+		return v.sent
+	}
+	return v.messages
+}
+
+// Tools implements [agent.View].
+func (v *view) Tools() []*toolv1.ToolDefinition { return v.tools }
 
 // Output implements [agent.View].
 func (v *view) Output() *modelv1.ModelOutput { return v.output }

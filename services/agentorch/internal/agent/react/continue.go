@@ -55,7 +55,7 @@ func (m *machine) told(run agent.View) (agent.Action, error) {
 		}
 	}
 	if len(chat.LastAssistant(run.Messages()).GetToolCalls()) > 0 {
-		return m.turn(run), nil
+		return m.turn(run)
 	}
 	more := continueShort
 	if !m.params.Submit.Off {

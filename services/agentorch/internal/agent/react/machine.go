@@ -8,6 +8,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/compaction"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/history"
 )
 
@@ -30,6 +31,10 @@ type machine struct {
 	guide *agentv1.WorkerRef
 	// submissions counts accepted submit calls.
 	submissions int
+	// compaction keeps the model's input short; nil if nothing does. compacted is set from a compaction for a full context
+	// until the model has answered: if the context is full again then, another one would not help.
+	compaction *compaction.Handler
+	compacted  bool
 }
 
 func newMachine(step *agentv1.AgentRef) (*machine, error) {
@@ -41,6 +46,9 @@ func newMachine(step *agentv1.AgentRef) (*machine, error) {
 		if m.guide = pinned(step, name); m.guide == nil {
 			return nil, fmt.Errorf("the worker %s of on_continue is not pinned", name)
 		}
+	}
+	if p := m.params.Compaction; p != nil {
+		m.compaction = &compaction.Handler{Params: *p, Model: m.params.Model, Windows: step.GetContextWindows(), Counter: compaction.Rough{}}
 	}
 	var err error
 	m.truncate, err = truncation(m.params.Truncation)
@@ -74,6 +82,12 @@ func truncation(names truncationParam) (func([]*modelv1.ChatMessage) ([]*modelv1
 
 // Apply implements [agent.Machine].
 func (m *machine) Apply(e *agentv1.Event) {
+	if m.compaction != nil {
+		m.compaction.Apply(e)
+	}
+	if m.compacting(e) {
+		return
+	}
 	left := m.At == agent.Answered && !m.settled // an answer that was not taken
 	m.Track.Apply(e)
 	switch k := e.GetKind().(type) {
@@ -89,6 +103,7 @@ func (m *machine) Apply(e *agentv1.Event) {
 			m.asked++
 		}
 		m.settled = m.settled && k.ModelOutcome.GetError() != nil
+		m.compacted = m.compacted && (k.ModelOutcome.GetError() != nil || m.StopReason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH)
 	case *agentv1.Event_ToolsReviewed, *agentv1.Event_ScoreOutcome, *agentv1.Event_WorkerOutcome:
 		m.settled = false
 	case *agentv1.Event_HistoryChanged:
@@ -108,6 +123,23 @@ func (m *machine) Apply(e *agentv1.Event) {
 	}
 }
 
+// compacting folds the events of a compaction, and reports whether this is one. The answer that found the context full
+// is dropped with it.
+func (m *machine) compacting(e *agentv1.Event) bool {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		return k.ModelIntent.GetPurpose() == agent.PurposeCompaction
+	case *agentv1.Event_ModelOutcome:
+		return k.ModelOutcome.GetIntent() != m.Asking()
+	case *agentv1.Event_Compacted:
+		if m.At == agent.Answered && !m.settled {
+			m.settled, m.compacted = true, true
+		}
+		return true
+	}
+	return false
+}
+
 // took notes that the last answer is in the conversation.
 func (m *machine) took() {
 	m.asked = 0
@@ -124,7 +156,7 @@ func (m *machine) took() {
 func (m *machine) Next(run agent.View) (agent.Action, error) {
 	switch {
 	case m.settled:
-		return m.turn(run), nil
+		return m.turn(run)
 	case m.At == agent.Answered:
 		return m.answered(run)
 	case m.At == agent.Called:
@@ -136,25 +168,36 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 	case m.At == agent.Interrupted:
 		return agent.Action{Then: agent.Wait{}}, nil
 	case m.params.Prompt.None:
-		return m.turn(run), nil
+		return m.turn(run)
 	}
 	system := m.params.Prompt.system(m.submitName(), false)
 	return agent.Action{Events: []*agentv1.Event{agent.Insert(0, agent.Says(modelv1.Role_ROLE_SYSTEM, system))}}, nil
 }
 
 // turn begins a turn. Without a user message there is nothing to answer, so it waits for an operator's message.
-func (m *machine) turn(run agent.View) agent.Action {
+func (m *machine) turn(run agent.View) (agent.Action, error) {
 	isUser := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_USER }
 	if !slices.ContainsFunc(run.Messages(), isUser) { // It is at the beginning, mostly.
-		return agent.Action{Then: agent.Wait{}}
+		return agent.Action{Then: agent.Wait{}}, nil
 	}
-	return agent.Action{Then: m.ask()}
+	if m.compaction != nil {
+		if action, ready, err := m.compaction.Next(run, false); !ready {
+			return action, err
+		}
+	}
+	return agent.Action{Then: m.ask()}, nil
 }
 
 func (m *machine) ask() agent.Generate { return agent.Generate{Model: m.params.Model} }
 
 // Asks implements [agent.Asking].
-func (m *machine) Asks() []agent.Generate { return []agent.Generate{m.ask()} }
+func (m *machine) Asks() []agent.Generate {
+	asks := []agent.Generate{m.ask()}
+	if m.compaction != nil {
+		asks = append(asks, m.compaction.Asks()...)
+	}
+	return asks
+}
 
 // answered takes the model's answer.
 func (m *machine) answered(run agent.View) (agent.Action, error) {
@@ -182,6 +225,14 @@ func (m *machine) answered(run agent.View) (agent.Action, error) {
 
 // overflow makes room in a full context, or stops.
 func (m *machine) overflow(run agent.View, message *modelv1.ChatMessage) (agent.Action, error) {
+	full := "the model's context window is full; the agent stops"
+	if m.compaction != nil && !m.compacted {
+		action, _, err := m.compaction.Next(run, true)
+		if err == nil {
+			return action, nil
+		}
+		full += "; " + err.Error()
+	}
 	events := []*agentv1.Event{agent.Add(message)}
 	if m.truncate != nil {
 		before := run.Messages()
@@ -195,7 +246,7 @@ func (m *machine) overflow(run agent.View, message *modelv1.ChatMessage) (agent.
 			return agent.Action{Events: events}, nil
 		}
 	}
-	events = append(events, agent.Note(source, "overflow-stop", "the model's context window is full; the agent stops"))
+	events = append(events, agent.Note(source, "overflow-stop", full))
 	return m.done(run, events...), nil
 }
 
@@ -207,7 +258,7 @@ func (m *machine) called(run agent.View) (agent.Action, error) {
 	case m.guide != nil:
 		return agent.Action{Then: agent.Ask{Worker: m.guide}}, nil
 	default:
-		return m.turn(run), nil
+		return m.turn(run)
 	}
 	events := m.submit(run, answer)
 	if m.submissions+1 >= m.params.Attempts.Attempts {

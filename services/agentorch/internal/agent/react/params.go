@@ -9,6 +9,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/compaction"
 )
 
 // params are the parameters. The run's pinned parameters have the same form, with every default written out.
@@ -20,6 +21,8 @@ type params struct {
 	OnContinue    *continueParam  `json:"on_continue,omitempty"`
 	RetryRefusals int             `json:"retry_refusals"`
 	Truncation    truncationParam `json:"truncation"`
+
+	Compaction *compaction.Params `json:"compaction,omitempty"`
 }
 
 // text is an optional text. Null means that there is none.
@@ -188,6 +191,11 @@ func resolve(step *agentv1.AgentRef) error {
 	if len(p.Truncation) == 0 {
 		p.Truncation = truncationParam{truncateDisabled}
 	}
+	if p.Compaction != nil {
+		if err := p.Compaction.Resolve("params_json/compaction"); err != nil {
+			return err
+		}
+	}
 	if p.Submit.Off {
 		if p.OnContinue != nil && p.OnContinue.Worker == "" {
 			return rpcerr.InvalidField("params_json/on_continue", "an agent without submit ends with an answer without calls, so there is nothing to continue; leave it out")
@@ -266,4 +274,13 @@ func (s *submitParam) definition() *toolv1.ToolDefinition {
 		MaxOutputBytes: new(int64(0)),
 		CallerRuns:     true,
 	}
+}
+
+// compacts returns the models whose context windows a step must know.
+func compacts(step *agentv1.AgentRef) ([]string, error) {
+	var p params
+	if err := agent.Params(step, &p); err != nil || p.Compaction == nil {
+		return nil, err
+	}
+	return p.Compaction.Models(p.Model), nil
 }

@@ -3,7 +3,7 @@
 //
 //	          ┌────────────────────────────── continue ◀───────────────────┐
 //	          ▼                                                              │ no
-//	start ─▶ ask ─▶ answer ─┬─ context full ─▶ trim the history, or stop     │
+//	start ─▶ ask ─▶ answer ─┬─ context full ─▶ compact, trim, or stop        │
 //	                        ├─ third refusal in a row ─▶ stop                │
 //	                        ├─ tool calls ─▶ run them ─▶ submitted? ─────────┤
 //	                        └─ no calls ─▶ ask to continue (without submit: stop)
@@ -16,12 +16,15 @@
 //	                                                           ▼
 //	                                                score ─▶ right? ─ yes ─▶ done, no ─▶ say so and continue
 //
+// With a compaction, what the model is sent is shortened before a turn where it is too long ([compaction.Handler]).
+//
 // If a submission must not stay in the messages, the submit calls and their results are removed at the end.
 package react
 
 import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/compaction"
 )
 
 // Definition describes the agent.
@@ -32,6 +35,7 @@ func Definition() agent.Definition {
 		Parameters:  schema,
 		Resolve:     resolve,
 		Workers:     consulted,
+		Compacts:    compacts,
 		New:         func(step *agentv1.AgentRef) (agent.Machine, error) { return newMachine(step) },
 	}
 }
@@ -69,5 +73,6 @@ const schema = `{"type": "object", "properties": {
 	"retry_refusals": {"type": "integer", "minimum": 0, "description": "How often a refusal is asked again."},
 	"truncation": {"description": "When the context is full: auto trims the history, disabled stops, a filter is applied.", "anyOf": [
 		{"enum": ["auto", "disabled", "content_only", "remove_tools", "last_message"]},
-		{"type": "array", "items": {"enum": ["content_only", "remove_tools", "last_message"]}, "minItems": 1}]}
+		{"type": "array", "items": {"enum": ["content_only", "remove_tools", "last_message"]}, "minItems": 1}]},
+	"compaction": {"description": "Shortens what the model is sent, before the context is full and when it is.", "anyOf": [` + compaction.Schema + `, {"type": "null"}]}
 }, "additionalProperties": false}`

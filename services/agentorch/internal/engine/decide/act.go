@@ -68,6 +68,8 @@ func (d *Step) beginOne(f *run.Frame, then agent.Then) (more bool, err error) {
 	switch then := then.(type) {
 	case agent.Generate:
 		return true, d.generate(f, then)
+	case agent.Compact:
+		return true, d.compact(f, then)
 	case agent.CallTools:
 		return true, nil // their reviews are in the journal
 	case agent.Score:
@@ -212,7 +214,7 @@ func (d *Step) generate(f *run.Frame, g agent.Generate) error {
 		return d.fail(errors.New("the run names no model, and a step asks one"))
 	}
 	intent := &agentv1.ModelIntent{
-		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(f.Messages())),
+		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(f.Input())),
 		Config: chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), g.Config, ref == s.Spec().GetModel()), Purpose: run.PurposeAgent, RequestId: s.Key(s.Seq + 1),
 		ToolChoice: g.ToolChoice,
 	}
@@ -224,6 +226,26 @@ func (d *Step) generate(f *run.Frame, g agent.Generate) error {
 	if len(intent.GetTools()) == 0 {
 		intent.ToolChoice = &toolv1.ToolChoice{Choice: &toolv1.ToolChoice_Mode{Mode: toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE}}
 	}
+	return d.emitIn(f, run.NewEvent(intent))
+}
+
+// compact journals the intent of a model call that shortens an agent's input. Messages that an operator posted wait for
+// the agent's next turn, since they are not in what is shortened.
+func (d *Step) compact(f *run.Frame, c agent.Compact) error {
+	if reached, of := d.forbidden(f); reached != nil {
+		return d.hitIn(of, reached)
+	}
+	if ref, _ := d.s.Model(c.Model); ref == nil {
+		return d.fail(errors.New("the run names no model, and a compaction asks one"))
+	}
+	content := &agentv1.ModelIntentContent{Messages: c.Messages, Instructions: c.Instructions}
+	if c.Native {
+		for _, tool := range f.Tools() {
+			content.Tools = append(content.Tools, tool.GetInfo())
+		}
+	}
+	intent := d.modelIntent(agent.PurposeCompaction, c.Model, nil, content, nil)
+	intent.MayFail, intent.Compact = c.MayFail, c.Native
 	return d.emitIn(f, run.NewEvent(intent))
 }
 

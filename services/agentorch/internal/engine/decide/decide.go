@@ -178,7 +178,7 @@ func (d *Step) receive() error {
 func (d *Step) unrepeated(of *run.Intent, outcomes []*agentv1.Event) error {
 	for _, e := range outcomes {
 		o := e.GetModelOutcome()
-		if run.Repeatable(o.GetError()) && !o.GetInterrupted() && of != nil && !of.Outside() && !d.s.Stopping() && !d.s.Cuts(of) {
+		if agent.Repeatable(o.GetError()) && !o.GetInterrupted() && of != nil && !of.Outside() && !d.s.Stopping() && !d.s.Cuts(of) {
 			return d.raise(o.GetError())
 		}
 	}

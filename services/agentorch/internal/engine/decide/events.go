@@ -50,6 +50,10 @@ func (d *Step) name(e *agentv1.Event) {
 		messages = []*modelv1.ChatMessage{k.MessageAdded.GetContent()}
 	case *agentv1.Event_HistoryChanged:
 		messages = k.HistoryChanged.GetContent().GetMessages()
+	case *agentv1.Event_InputAdded:
+		messages = []*modelv1.ChatMessage{k.InputAdded.GetContent()}
+	case *agentv1.Event_Compacted:
+		messages = k.Compacted.GetContent().GetMessages()
 	case *agentv1.Event_ModelIntent:
 		messages = k.ModelIntent.GetContent().GetMessages()
 	case *agentv1.Event_AgentBegan:
@@ -58,6 +62,7 @@ func (d *Step) name(e *agentv1.Event) {
 		for _, c := range k.ModelOutcome.GetContent().GetOutput().GetChoices() {
 			messages = append(messages, c.GetMessage())
 		}
+		messages = append(messages, k.ModelOutcome.GetContent().GetCompacted()...)
 	}
 	for i, m := range messages {
 		if m != nil && m.GetId() == "" {

@@ -24,6 +24,9 @@ type modelCall struct {
 	// request is the call. Each attempt decides which messages it sends.
 	request *modelv1.GenerateRequest
 	said    callMessages
+	// compact requests a compaction in place of an answer; instructions say what it must preserve.
+	compact      bool
+	instructions string
 }
 
 func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent) *modelCall {
@@ -50,7 +53,10 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 			}
 		}
 	}
-	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: messagesOf(of.Frame, i)}
+	return &modelCall{
+		client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: messagesOf(of.Frame, i),
+		compact: i.GetCompact(), instructions: i.GetContent().GetInstructions(),
+	}
 }
 
 // account returns the account by which the gate counts.
@@ -59,9 +65,12 @@ func (c *modelCall) account() string {
 }
 
 func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error) {
+	if c.compact {
+		return c.doCompact(ctx, p)
+	}
 	began := time.Now()
-	defer c.progress.Listen(c.request.GetParent(), c.request.GetRequestId(), func(known *effectv1.Note) { p.note(c.seq, known) })()
-	answer, err := c.generate(ctx)
+	defer c.listen(p)()
+	answer, err := send(ctx, c, c.generate)
 	if err != nil {
 		return nil, err
 	}
@@ -72,24 +81,53 @@ func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error
 	}
 	chat.CompleteOutput(output)
 	message.Source = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
-	timing := answer.GetTiming()
+	content := &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()}
+	keepFailed(content, answer.GetFailedAttempts())
+	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{
+		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: p.timing(began, answer.GetTiming()), Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
+		UnsentOptions: answer.GetUnsentOptions(), Model: answer.GetModel(), Account: answer.GetAccount(), Key: answer.GetKey(), Content: content,
+	})}, nil
+}
+
+// doCompact is Do of a compaction.
+func (c *modelCall) doCompact(ctx context.Context, p *Pending) ([]*agentv1.Event, error) {
+	began := time.Now()
+	defer c.listen(p)()
+	answer, err := send(ctx, c, c.callCompact)
+	if err != nil {
+		return nil, err
+	}
+	content := &agentv1.ModelOutcomeContent{Compacted: answer.GetMessages(), Call: answer.GetCall(), Warnings: answer.GetWarnings()}
+	keepFailed(content, answer.GetFailedAttempts())
+	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{
+		Intent: c.seq, Usage: answer.GetUsage(), Timing: p.timing(began, answer.GetTiming()), FailedAttempts: answer.GetFailedAttempts(), Content: content,
+	})}, nil
+}
+
+// listen passes what is known of the call meanwhile to the run; the returned function ends that.
+func (c *modelCall) listen(p *Pending) func() {
+	return c.progress.Listen(c.request.GetParent(), c.request.GetRequestId(), func(known *effectv1.Note) { p.note(c.seq, known) })
+}
+
+// keepFailed moves the exchanges of failed attempts into the content.
+func keepFailed(content *agentv1.ModelOutcomeContent, attempts []*modelv1.FailedAttempt) {
+	for _, failed := range attempts {
+		if failed.GetCall() != nil {
+			content.FailedCalls = append(content.FailedCalls, failed.GetCall())
+			failed.Call = nil
+		}
+	}
+}
+
+// timing adds to how a call spent its time what the call waited here.
+func (p *Pending) timing(began time.Time, timing *effectv1.Timing) *effectv1.Timing {
 	if timing == nil {
 		timing = &effectv1.Timing{}
 	}
 	if waited := p.waited(began); waited > time.Millisecond {
 		timing.Queued = durationpb.New(timing.GetQueued().AsDuration() + waited)
 	}
-	content := &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()}
-	for _, failed := range answer.GetFailedAttempts() {
-		if failed.GetCall() != nil {
-			content.FailedCalls = append(content.FailedCalls, failed.GetCall())
-			failed.Call = nil
-		}
-	}
-	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{
-		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: timing, Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
-		UnsentOptions: answer.GetUnsentOptions(), Model: answer.GetModel(), Account: answer.GetAccount(), Key: answer.GetKey(), Content: content,
-	})}, nil
+	return timing
 }
 
 func (c *modelCall) Services() []string { return []string{peers.Modelgw} }

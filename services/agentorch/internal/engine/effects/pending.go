@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
@@ -234,7 +235,7 @@ func epochOf(err error) int64 {
 }
 
 // failed is the answer after an error that is not retryable: a wait, outcomes, or both if the effect is over and
-// another is made after the wait ([run.Repeatable]).
+// another is made after the wait ([agent.Repeatable]).
 func (p *Pending) failed(err error) Answer {
 	a := Answer{Over: true}
 	if !p.isStopping() {
@@ -243,7 +244,7 @@ func (p *Pending) failed(err error) Answer {
 			a.Wait = undecided(p.Effect, err)
 		}
 	}
-	if a.Wait == nil || run.Repeatable(run.ErrorOf(err)) {
+	if a.Wait == nil || agent.Repeatable(run.ErrorOf(err)) {
 		p.logInternal(err)
 		a.Outcomes = p.Effect.Failed(err)
 	}

@@ -32,7 +32,7 @@ func messagesOf(f *run.Frame, i *agentv1.ModelIntent) callMessages {
 		c.Append(i.GetContent().GetMessages()...)
 		return from(&c, c.Len())
 	}
-	return from(f.Conversation(), min(int(i.GetMessageCount()), len(f.Messages())))
+	return from(f.Sent(), min(int(i.GetMessageCount()), f.Sent().Len()))
 }
 
 func from(c *run.Conversation, n int) callMessages {
@@ -42,6 +42,9 @@ func from(c *run.Conversation, n int) callMessages {
 	}
 	return callMessages{messages: c.Messages()[:n:n], links: links, told: min(c.Told(), n)}
 }
+
+// ask is a call with the messages that follow a prefix.
+type ask[T any] func(ctx context.Context, prefix *modelv1.MessagePrefix, rest []*modelv1.ChatMessage) (T, error)
 
 // prefix identifies the first n messages; nil for n = 0.
 func (s *callMessages) prefix(n int) *modelv1.MessagePrefix {
@@ -66,21 +69,37 @@ func (s *callMessages) part(n int) int {
 	return end
 }
 
-// generate asks modelgw to continue the part of the conversation that it has stored, and sends all messages if it has
-// none. Messages beyond the size of one request precede the call, in parts.
-func (c *modelCall) generate(ctx context.Context) (*modelv1.GenerateResponse, error) {
-	answer, err := c.sendRest(ctx, c.said.told)
+// generate calls the model with what follows a prefix that modelgw has.
+func (c *modelCall) generate(ctx context.Context, prefix *modelv1.MessagePrefix, rest []*modelv1.ChatMessage) (*modelv1.GenerateResponse, error) {
+	c.request.Prefix, c.request.Messages = prefix, rest
+	return c.client.Generate(ctx, c.request)
+}
+
+// callCompact is generate for a compaction.
+func (c *modelCall) callCompact(ctx context.Context, prefix *modelv1.MessagePrefix, rest []*modelv1.ChatMessage) (*modelv1.CompactResponse, error) {
+	r := c.request
+	return c.client.Compact(ctx, &modelv1.CompactRequest{
+		Parent: r.GetParent(), RequestId: r.GetRequestId(), Attribution: r.GetAttribution(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(),
+		ModelArgsJson: r.GetModelArgsJson(), Messages: rest, Prefix: prefix, Tools: r.GetTools(), Instructions: c.instructions, Config: r.GetConfig(),
+		RecordCall: r.GetRecordCall(), RecordFailedCall: r.GetRecordFailedCall(),
+	})
+}
+
+// send has a call continue the part of the conversation that modelgw has stored, and sends all messages if it has none.
+// Messages beyond the size of one request precede the call, in parts.
+func send[T any](ctx context.Context, c *modelCall, call ask[T]) (T, error) {
+	answer, err := sendRest(ctx, c, c.said.told, call)
 	if !unknown(err) {
 		return answer, err
 	}
-	if answer, err = c.sendRest(ctx, 0); unknown(err) { // Modelgw has just evicted its copy.
-		return nil, rpcerr.ServiceUnavailable(peers.Modelgw, time.Second, "%s did not keep the conversation that was sent: %w", peers.Modelgw, err)
+	if answer, err = sendRest(ctx, c, 0, call); unknown(err) { // Modelgw has just evicted its copy.
+		return answer, rpcerr.ServiceUnavailable(peers.Modelgw, time.Second, "%s did not keep the conversation that was sent: %w", peers.Modelgw, err)
 	}
 	return answer, err
 }
 
-// sendRest sends the messages after the first n, which modelgw has, and calls the model.
-func (c *modelCall) sendRest(ctx context.Context, n int) (*modelv1.GenerateResponse, error) {
+// sendRest sends the messages after the first n, which modelgw has, with the call at the end.
+func sendRest[T any](ctx context.Context, c *modelCall, n int, call ask[T]) (answer T, err error) {
 	for {
 		prefix, messages := c.said.prefix(n), c.said.messages
 		end := c.said.part(n)
@@ -88,12 +107,11 @@ func (c *modelCall) sendRest(ctx context.Context, n int) (*modelv1.GenerateRespo
 			messages = messages[n:]
 		}
 		if end == len(c.said.messages) {
-			c.request.Prefix, c.request.Messages = prefix, messages
-			return c.client.Generate(ctx, c.request)
+			return call(ctx, prefix, messages)
 		}
 		_, err := c.client.ExtendPrefix(ctx, &modelv1.ExtendPrefixRequest{Parent: c.request.GetParent(), Prefix: prefix, Messages: c.said.messages[n:end]})
 		if err != nil {
-			return nil, err
+			return answer, err
 		}
 		n = end
 	}

@@ -327,6 +327,10 @@ func (w *writer) compaction(e *transcript.Event) {
 	w.TextMember("type", oneOf([]string{"summary", "edit", "trim"}, e.Type, "summary"))
 	w.IntMember("tokens_before", e.TokensBefore)
 	w.IntMember("tokens_after", e.TokensAfter)
+	w.TextUnlessEmpty("source", e.Source)
+	if isObject(e.Metadata) {
+		w.RawMember("metadata", string(e.Metadata))
+	}
 }
 
 func (w *writer) branch(e *transcript.Event) { w.TextMember("from_anchor", e.FromAnchor) }

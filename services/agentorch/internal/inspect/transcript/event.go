@@ -104,6 +104,7 @@ type Event struct {
 	Data         json.RawMessage `json:"data,omitempty"`
 	TokensBefore int64           `json:"tokens_before,omitempty"`
 	TokensAfter  int64           `json:"tokens_after,omitempty"`
+	Metadata     json.RawMessage `json:"metadata,omitempty"`
 	FromAnchor   string          `json:"from_anchor,omitempty"`
 	AnchorID     string          `json:"anchor_id,omitempty"`
 	Interrupted  string          `json:"interrupted,omitempty"`

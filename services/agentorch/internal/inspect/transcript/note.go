@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/compaction"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
@@ -37,9 +39,6 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		b.beginAs(e, e.GetId(), k.SpanBegan.GetType(), k.SpanBegan.GetName(), k.SpanBegan.GetParent())
 	case *agentv1.Event_SpanEnded:
 		b.end(e, e.GetId())
-	case *agentv1.Event_Compacted:
-		t := b.add(e, "compaction")
-		t.Type, t.TokensBefore, t.TokensAfter = enum.Word(k.Compacted.GetType()), k.Compacted.GetTokensBefore(), k.Compacted.GetTokensAfter()
 	case *agentv1.Event_Branched:
 		b.add(e, "branch").FromAnchor = k.Branched.GetFromAnchor()
 	case *agentv1.Event_Anchored:
@@ -76,6 +75,36 @@ func (b *Builder) addNote(e *agentv1.Event) {
 			t.Decision, t.Data = enum.Word(k.InputAnswered.GetOutcome()), rawJSON(k.InputAnswered.GetContent().GetDataJson())
 		}
 	}
+}
+
+// compacted adds a compaction.
+func (b *Builder) compacted(e *agentv1.Event, c *agentv1.Compacted) {
+	t := b.add(e, "compaction")
+	t.Type, t.TokensBefore, t.TokensAfter = enum.Word(c.GetType()), c.GetTokensBefore(), c.GetTokensAfter()
+	t.Source, t.Metadata = compactor, compactionJSON(c.GetMetadataJson())
+}
+
+// compactor is the source of compactions in logs.
+const compactor = "evalfleet"
+
+// strategyNames are the names that Inspect's viewer knows for strategies of compaction.
+var strategyNames = map[compaction.Strategy]string{
+	compaction.Auto: "CompactionAuto", compaction.Edit: "CompactionEdit", compaction.Native: "CompactionNative",
+	compaction.Summary: "CompactionSummary", compaction.Trim: "CompactionTrim",
+}
+
+// compactionJSON writes what is known of a compaction as in Inspect's logs.
+func compactionJSON(metadata string) json.RawMessage {
+	var m compaction.Metadata
+	if json.Unmarshal([]byte(metadata), &m) != nil {
+		return nil
+	}
+	named := func(s compaction.Strategy) compaction.Strategy { return compaction.Strategy(strategyNames[s]) }
+	m.Strategy, m.Applied = named(m.Strategy), named(m.Applied)
+	for i, pass := range m.Passes {
+		m.Passes[i] = named(pass)
+	}
+	return json.RawMessage(m.String())
 }
 
 // cutTexts are the errors of model calls, by the source of the interrupt.

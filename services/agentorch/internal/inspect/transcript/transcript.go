@@ -23,9 +23,9 @@ var solvers = map[string]bool{
 
 // Builder makes a transcript event by event. It belongs to one goroutine.
 type Builder struct {
-	events   []*Event
-	open     map[int64]*Event // by the number of the intent
-	messages []*modelv1.ChatMessage
+	events []*Event
+	open   map[int64]*Event // by the number of the intent
+	conversation
 	tools    []*toolv1.ToolDefinition
 	spec     *agentv1.RunSpec
 	stored   map[string]bool
@@ -52,10 +52,37 @@ type Builder struct {
 	cutBy string
 }
 
+// conversation is an agent's messages, and what its model is sent in place of them once they were compacted.
+type conversation struct {
+	messages []*modelv1.ChatMessage
+	sent     []*modelv1.ChatMessage
+	own      bool
+}
+
+// input is what the model is sent.
+func (c *conversation) input() []*modelv1.ChatMessage {
+	if c.own {
+		return c.sent
+	}
+	return c.messages
+}
+
+// follow folds an event that changes the messages, or what the model is sent.
+func (c *conversation) follow(e *agentv1.Event) {
+	before := c.input()
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_MessageAdded:
+		c.messages = agent.Added(c.messages, k.MessageAdded)
+	case *agentv1.Event_HistoryChanged:
+		c.messages = agent.Changed(c.messages, k.HistoryChanged)
+	}
+	c.sent, c.own = agent.Input(before, c.messages, c.own, e)
+}
+
 // child is an agent that another agent started.
 type child struct {
-	messages []*modelv1.ChatMessage
-	tools    []*toolv1.ToolDefinition // that are not the run's
+	conversation
+	tools []*toolv1.ToolDefinition // that are not the run's
 }
 
 // NewBuilder returns a builder of an empty transcript.
@@ -127,6 +154,7 @@ func (b *Builder) Add(e *agentv1.Event) error {
 		b.created(e, k.RunCreated)
 	case *agentv1.Event_StepBegan:
 		b.closeInit(e)
+		b.sent, b.own = nil, false
 		if b.solvers == "" {
 			b.solvers = b.begin(e, "solvers", "solvers", "")
 		}
@@ -149,12 +177,13 @@ func (b *Builder) Add(e *agentv1.Event) error {
 			b.end(e, b.spans[len(b.spans)-1])
 		}
 		b.scorers = ""
-	case *agentv1.Event_MessageAdded:
-		b.setMessages(e, agent.Added(b.messagesOf(e), k.MessageAdded))
-	case *agentv1.Event_HistoryChanged:
-		b.setMessages(e, agent.Changed(b.messagesOf(e), k.HistoryChanged))
+	case *agentv1.Event_MessageAdded, *agentv1.Event_HistoryChanged, *agentv1.Event_InputAdded:
+		b.conversationOf(e).follow(e)
+	case *agentv1.Event_Compacted:
+		b.conversationOf(e).follow(e)
+		b.compacted(e, k.Compacted)
 	case *agentv1.Event_AgentBegan:
-		b.children[e.GetId()] = &child{k.AgentBegan.GetContent().GetMessages(), k.AgentBegan.GetContent().GetTools()}
+		b.children[e.GetId()] = &child{conversation{messages: k.AgentBegan.GetContent().GetMessages()}, k.AgentBegan.GetContent().GetTools()}
 		b.beginAs(e, agentSpan(e, e.GetId()), "agent", k.AgentBegan.GetName(), b.span(e))
 	case *agentv1.Event_AgentEnded:
 		delete(b.children, e.GetId())
@@ -167,12 +196,12 @@ func (b *Builder) Add(e *agentv1.Event) error {
 	return nil
 }
 
-// messagesOf is the conversation that an event belongs to.
-func (b *Builder) messagesOf(e *agentv1.Event) []*modelv1.ChatMessage {
+// conversationOf is the conversation that an event belongs to.
+func (b *Builder) conversationOf(e *agentv1.Event) *conversation {
 	if c := b.children[e.GetSpan()]; c != nil {
-		return c.messages
+		return &c.conversation
 	}
-	return b.messages
+	return &b.conversation
 }
 
 // toolsOf is the definitions among which an agent's tools are, its own first.
@@ -181,14 +210,6 @@ func (b *Builder) toolsOf(e *agentv1.Event) []*toolv1.ToolDefinition {
 		return slices.Concat(c.tools, b.tools)
 	}
 	return b.tools
-}
-
-func (b *Builder) setMessages(e *agentv1.Event, messages []*modelv1.ChatMessage) {
-	if c := b.children[e.GetSpan()]; c != nil {
-		c.messages = messages
-	} else {
-		b.messages = messages
-	}
 }
 
 func (b *Builder) closeInit(e *agentv1.Event) {

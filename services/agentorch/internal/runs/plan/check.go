@@ -34,6 +34,11 @@ func (c Checker) Check(ctx context.Context, project string, spec *agentv1.RunSpe
 	if p.Warnings, err = c.checkModels(ctx, p); err != nil {
 		return nil, err
 	}
+	unknown, err := c.pinWindows(ctx, p.spec)
+	if err != nil {
+		return nil, err
+	}
+	p.Warnings = append(p.Warnings, unknown...)
 	p.Warnings = append(p.Warnings, c.warnOfScorers(p.spec)...)
 	if err := c.checkSandboxes(ctx, p); err != nil {
 		return nil, err

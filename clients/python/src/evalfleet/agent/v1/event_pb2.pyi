@@ -385,6 +385,7 @@ class Event(_message.Message):
     HISTORY_CHANGED_FIELD_NUMBER: _builtins.int
     OUTPUT_SET_FIELD_NUMBER: _builtins.int
     STORE_CHANGED_FIELD_NUMBER: _builtins.int
+    INPUT_ADDED_FIELD_NUMBER: _builtins.int
     MODEL_INTENT_FIELD_NUMBER: _builtins.int
     MODEL_OUTCOME_FIELD_NUMBER: _builtins.int
     TOOLS_REVIEWED_FIELD_NUMBER: _builtins.int
@@ -512,6 +513,10 @@ class Event(_message.Message):
     @_builtins.property
     def store_changed(self) -> Global___StoreChanged:
         """The store was changed."""
+
+    @_builtins.property
+    def input_added(self) -> Global___InputAdded:
+        """A message was added to what the model is sent, and not to the conversation."""
 
     @_builtins.property
     def model_intent(self) -> Global___ModelIntent:
@@ -723,6 +728,7 @@ class Event(_message.Message):
         history_changed: Global___HistoryChanged | None = ...,
         output_set: Global___OutputSet | None = ...,
         store_changed: Global___StoreChanged | None = ...,
+        input_added: Global___InputAdded | None = ...,
         model_intent: Global___ModelIntent | None = ...,
         model_outcome: Global___ModelOutcome | None = ...,
         tools_reviewed: Global___ToolsReviewed | None = ...,
@@ -770,11 +776,11 @@ class Event(_message.Message):
         extension: Global___Extension | None = ...,
         offloaded: _abc.Iterable[_content_pb2.OffloadedField] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_began", b"agent_began", "agent_ended", b"agent_ended", "anchored", b"anchored", "approval_decided", b"approval_decided", "approval_requested", b"approval_requested", "branched", b"branched", "cancel_acknowledged", b"cancel_acknowledged", "checkpointed", b"checkpointed", "command_received", b"command_received", "compacted", b"compacted", "delta", b"delta", "error_raised", b"error_raised", "eval_created", b"eval_created", "eval_state_changed", b"eval_state_changed", "eval_updated", b"eval_updated", "exec_intent", b"exec_intent", "exec_outcome", b"exec_outcome", "extension", b"extension", "history_changed", b"history_changed", "info", b"info", "input_answered", b"input_answered", "input_requested", b"input_requested", "interrupted", b"interrupted", "kind", b"kind", "limit_hit", b"limit_hit", "limits_retuned", b"limits_retuned", "log_line", b"log_line", "message_added", b"message_added", "model_intent", b"model_intent", "model_outcome", b"model_outcome", "output_set", b"output_set", "owner_changed", b"owner_changed", "results_computed", b"results_computed", "run_created", b"run_created", "run_finished", b"run_finished", "run_state_changed", b"run_state_changed", "sample_admitted", b"sample_admitted", "sample_finished", b"sample_finished", "sample_invalidated", b"sample_invalidated", "sandbox_acted", b"sandbox_acted", "sandbox_intent", b"sandbox_intent", "sandbox_outcome", b"sandbox_outcome", "sandbox_removed", b"sandbox_removed", "score_edited", b"score_edited", "score_intent", b"score_intent", "score_outcome", b"score_outcome", "span_began", b"span_began", "span_ended", b"span_ended", "step_began", b"step_began", "step_ended", b"step_ended", "store_changed", b"store_changed", "subtask_intent", b"subtask_intent", "subtask_outcome", b"subtask_outcome", "time", b"time", "tool_intent", b"tool_intent", "tool_outcome", b"tool_outcome", "tools_reviewed", b"tools_reviewed", "wait_changed", b"wait_changed", "worker_intent", b"worker_intent", "worker_outcome", b"worker_outcome", "working_start", b"working_start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_began", b"agent_began", "agent_ended", b"agent_ended", "anchored", b"anchored", "approval_decided", b"approval_decided", "approval_requested", b"approval_requested", "branched", b"branched", "cancel_acknowledged", b"cancel_acknowledged", "checkpointed", b"checkpointed", "command_received", b"command_received", "compacted", b"compacted", "delta", b"delta", "error_raised", b"error_raised", "eval_created", b"eval_created", "eval_state_changed", b"eval_state_changed", "eval_updated", b"eval_updated", "exec_intent", b"exec_intent", "exec_outcome", b"exec_outcome", "extension", b"extension", "history_changed", b"history_changed", "info", b"info", "input_added", b"input_added", "input_answered", b"input_answered", "input_requested", b"input_requested", "interrupted", b"interrupted", "kind", b"kind", "limit_hit", b"limit_hit", "limits_retuned", b"limits_retuned", "log_line", b"log_line", "message_added", b"message_added", "model_intent", b"model_intent", "model_outcome", b"model_outcome", "output_set", b"output_set", "owner_changed", b"owner_changed", "results_computed", b"results_computed", "run_created", b"run_created", "run_finished", b"run_finished", "run_state_changed", b"run_state_changed", "sample_admitted", b"sample_admitted", "sample_finished", b"sample_finished", "sample_invalidated", b"sample_invalidated", "sandbox_acted", b"sandbox_acted", "sandbox_intent", b"sandbox_intent", "sandbox_outcome", b"sandbox_outcome", "sandbox_removed", b"sandbox_removed", "score_edited", b"score_edited", "score_intent", b"score_intent", "score_outcome", b"score_outcome", "span_began", b"span_began", "span_ended", b"span_ended", "step_began", b"step_began", "step_ended", b"step_ended", "store_changed", b"store_changed", "subtask_intent", b"subtask_intent", "subtask_outcome", b"subtask_outcome", "time", b"time", "tool_intent", b"tool_intent", "tool_outcome", b"tool_outcome", "tools_reviewed", b"tools_reviewed", "wait_changed", b"wait_changed", "worker_intent", b"worker_intent", "worker_outcome", b"worker_outcome", "working_start", b"working_start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "agent_began", b"agent_began", "agent_ended", b"agent_ended", "anchored", b"anchored", "approval_decided", b"approval_decided", "approval_requested", b"approval_requested", "branched", b"branched", "cancel_acknowledged", b"cancel_acknowledged", "checkpointed", b"checkpointed", "command_received", b"command_received", "compacted", b"compacted", "critical", b"critical", "delta", b"delta", "epoch", b"epoch", "error_raised", b"error_raised", "eval_created", b"eval_created", "eval_state_changed", b"eval_state_changed", "eval_updated", b"eval_updated", "exec_intent", b"exec_intent", "exec_outcome", b"exec_outcome", "extension", b"extension", "features", b"features", "history_changed", b"history_changed", "id", b"id", "info", b"info", "input_answered", b"input_answered", "input_requested", b"input_requested", "interrupted", b"interrupted", "journal", b"journal", "kind", b"kind", "limit_hit", b"limit_hit", "limits_retuned", b"limits_retuned", "log_line", b"log_line", "message_added", b"message_added", "model_intent", b"model_intent", "model_outcome", b"model_outcome", "offloaded", b"offloaded", "output_set", b"output_set", "owner_changed", b"owner_changed", "results_computed", b"results_computed", "run_created", b"run_created", "run_finished", b"run_finished", "run_state_changed", b"run_state_changed", "sample_admitted", b"sample_admitted", "sample_finished", b"sample_finished", "sample_invalidated", b"sample_invalidated", "sandbox_acted", b"sandbox_acted", "sandbox_intent", b"sandbox_intent", "sandbox_outcome", b"sandbox_outcome", "sandbox_removed", b"sandbox_removed", "score_edited", b"score_edited", "score_intent", b"score_intent", "score_outcome", b"score_outcome", "seq", b"seq", "span", b"span", "span_began", b"span_began", "span_ended", b"span_ended", "step_began", b"step_began", "step_ended", b"step_ended", "store_changed", b"store_changed", "subtask_intent", b"subtask_intent", "subtask_outcome", b"subtask_outcome", "time", b"time", "tool_intent", b"tool_intent", "tool_outcome", b"tool_outcome", "tools_reviewed", b"tools_reviewed", "wait_changed", b"wait_changed", "worker_intent", b"worker_intent", "worker_outcome", b"worker_outcome", "working_start", b"working_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "agent_began", b"agent_began", "agent_ended", b"agent_ended", "anchored", b"anchored", "approval_decided", b"approval_decided", "approval_requested", b"approval_requested", "branched", b"branched", "cancel_acknowledged", b"cancel_acknowledged", "checkpointed", b"checkpointed", "command_received", b"command_received", "compacted", b"compacted", "critical", b"critical", "delta", b"delta", "epoch", b"epoch", "error_raised", b"error_raised", "eval_created", b"eval_created", "eval_state_changed", b"eval_state_changed", "eval_updated", b"eval_updated", "exec_intent", b"exec_intent", "exec_outcome", b"exec_outcome", "extension", b"extension", "features", b"features", "history_changed", b"history_changed", "id", b"id", "info", b"info", "input_added", b"input_added", "input_answered", b"input_answered", "input_requested", b"input_requested", "interrupted", b"interrupted", "journal", b"journal", "kind", b"kind", "limit_hit", b"limit_hit", "limits_retuned", b"limits_retuned", "log_line", b"log_line", "message_added", b"message_added", "model_intent", b"model_intent", "model_outcome", b"model_outcome", "offloaded", b"offloaded", "output_set", b"output_set", "owner_changed", b"owner_changed", "results_computed", b"results_computed", "run_created", b"run_created", "run_finished", b"run_finished", "run_state_changed", b"run_state_changed", "sample_admitted", b"sample_admitted", "sample_finished", b"sample_finished", "sample_invalidated", b"sample_invalidated", "sandbox_acted", b"sandbox_acted", "sandbox_intent", b"sandbox_intent", "sandbox_outcome", b"sandbox_outcome", "sandbox_removed", b"sandbox_removed", "score_edited", b"score_edited", "score_intent", b"score_intent", "score_outcome", b"score_outcome", "seq", b"seq", "span", b"span", "span_began", b"span_began", "span_ended", b"span_ended", "step_began", b"step_began", "step_ended", b"step_ended", "store_changed", b"store_changed", "subtask_intent", b"subtask_intent", "subtask_outcome", b"subtask_outcome", "time", b"time", "tool_intent", b"tool_intent", "tool_outcome", b"tool_outcome", "tools_reviewed", b"tools_reviewed", "wait_changed", b"wait_changed", "worker_intent", b"worker_intent", "worker_outcome", b"worker_outcome", "working_start", b"working_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["run_created", "run_state_changed", "owner_changed", "run_finished", "span_began", "span_ended", "step_began", "step_ended", "wait_changed", "message_added", "history_changed", "output_set", "store_changed", "model_intent", "model_outcome", "tools_reviewed", "tool_intent", "tool_outcome", "sandbox_intent", "sandbox_outcome", "sandbox_removed", "sandbox_acted", "score_intent", "score_outcome", "exec_intent", "exec_outcome", "worker_intent", "worker_outcome", "limit_hit", "limits_retuned", "info", "error_raised", "log_line", "compacted", "branched", "anchored", "checkpointed", "subtask_intent", "subtask_outcome", "agent_began", "agent_ended", "command_received", "approval_requested", "approval_decided", "input_requested", "input_answered", "interrupted", "cancel_acknowledged", "score_edited", "sample_invalidated", "eval_created", "eval_state_changed", "sample_admitted", "sample_finished", "results_computed", "eval_updated", "delta", "extension"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["run_created", "run_state_changed", "owner_changed", "run_finished", "span_began", "span_ended", "step_began", "step_ended", "wait_changed", "message_added", "history_changed", "output_set", "store_changed", "input_added", "model_intent", "model_outcome", "tools_reviewed", "tool_intent", "tool_outcome", "sandbox_intent", "sandbox_outcome", "sandbox_removed", "sandbox_acted", "score_intent", "score_outcome", "exec_intent", "exec_outcome", "worker_intent", "worker_outcome", "limit_hit", "limits_retuned", "info", "error_raised", "log_line", "compacted", "branched", "anchored", "checkpointed", "subtask_intent", "subtask_outcome", "agent_began", "agent_ended", "command_received", "approval_requested", "approval_decided", "input_requested", "input_answered", "interrupted", "cancel_acknowledged", "score_edited", "sample_invalidated", "eval_created", "eval_state_changed", "sample_admitted", "sample_finished", "results_computed", "eval_updated", "delta", "extension"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1218,6 +1224,36 @@ class HistoryChanged(_message.Message):
 Global___HistoryChanged: _TypeAlias = HistoryChanged  # noqa: Y015
 
 @_typing.final
+class InputAdded(_message.Message):
+    """InputAdded adds a message to what the agent's model is sent from now on. The conversation does not get it. Further
+    messages of the conversation follow it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Reason: `memory`. Open: each agent has its own."""
+    @_builtins.property
+    def content(self) -> _message_pb2.ChatMessage:
+        """The message."""
+
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        content: _message_pb2.ChatMessage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InputAdded: _TypeAlias = InputAdded  # noqa: Y015
+
+@_typing.final
 class HistoryContent(_message.Message):
     """HistoryContent contains messages."""
 
@@ -1348,6 +1384,8 @@ class ModelIntent(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     CLIENT_KEY_FIELD_NUMBER: _builtins.int
+    MAY_FAIL_FIELD_NUMBER: _builtins.int
+    COMPACT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model, `provider/name`."""
     role: _builtins.str
@@ -1355,13 +1393,21 @@ class ModelIntent(_message.Message):
     turn: _builtins.int
     """Number of the call within the run, from 1; 0 for a call that is no turn."""
     message_count: _builtins.int
-    """Messages sent: this number of them, from the first of the conversation; if set, those in `content` replace them."""
+    """Messages sent: this number of them, from the first of the conversation, or of what has taken its place since it was
+    compacted; if set, those in `content` replace them.
+    """
     purpose: _builtins.str
-    """Purpose: `agent`, `score`, `approval`, `outside` (requested from outside). Open: as Attribution.purpose is."""
+    """Purpose: `agent`, `compaction`, `score`, `approval`, `outside` (requested from outside). Open: as
+    Attribution.purpose is.
+    """
     request_id: _builtins.str
     """Key of the effect."""
     client_key: _builtins.str
     """For a call that was requested from outside, the caller's key; empty: the agent's own call."""
+    may_fail: _builtins.bool
+    """True if the run goes on when the call fails: the agent knows what else to do."""
+    compact: _builtins.bool
+    """True if the messages are not to be answered, but shortened by the provider's own compaction."""
     @_builtins.property
     def tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the tools on offer, in order."""
@@ -1392,10 +1438,12 @@ class ModelIntent(_message.Message):
         request_id: _builtins.str = ...,
         content: Global___ModelIntentContent | None = ...,
         client_key: _builtins.str = ...,
+        may_fail: _builtins.bool = ...,
+        compact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "content", b"content", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_key", b"client_key", "config", b"config", "content", b"content", "message_count", b"message_count", "model", b"model", "purpose", b"purpose", "request_id", b"request_id", "role", b"role", "tool_choice", b"tool_choice", "tools", b"tools", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_key", b"client_key", "compact", b"compact", "config", b"config", "content", b"content", "may_fail", b"may_fail", "message_count", b"message_count", "model", b"model", "purpose", b"purpose", "request_id", b"request_id", "role", b"role", "tool_choice", b"tool_choice", "tools", b"tools", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1409,6 +1457,9 @@ class ModelIntentContent(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
+    INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    instructions: _builtins.str
+    """For the provider's own compaction, what must be preserved."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.ChatMessage]:
         """The messages."""
@@ -1422,10 +1473,11 @@ class ModelIntentContent(_message.Message):
         *,
         messages: _abc.Iterable[_message_pb2.ChatMessage] | None = ...,
         tools: _abc.Iterable[_tool_pb2.ToolInfo] | None = ...,
+        instructions: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instructions", b"instructions", "messages", b"messages", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1525,6 +1577,7 @@ class ModelOutcomeContent(_message.Message):
     CALL_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     FAILED_CALLS_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def output(self) -> _message_pb2.ModelOutput:
         """The output."""
@@ -1541,6 +1594,10 @@ class ModelOutcomeContent(_message.Message):
     def failed_calls(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.ModelCall]:
         """Optional. The latest failed attempts before the answer, oldest first."""
 
+    @_builtins.property
+    def compacted(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.ChatMessage]:
+        """For an intent with `compact`, the messages in place of all but the system messages. There is no output then."""
+
     def __init__(
         self,
         *,
@@ -1548,10 +1605,11 @@ class ModelOutcomeContent(_message.Message):
         call: _message_pb2.ModelCall | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         failed_calls: _abc.Iterable[_message_pb2.ModelCall] | None = ...,
+        compacted: _abc.Iterable[_message_pb2.ChatMessage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "output", b"output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "failed_calls", b"failed_calls", "output", b"output", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "compacted", b"compacted", "failed_calls", b"failed_calls", "output", b"output", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2429,7 +2487,9 @@ Global___LogLineContent: _TypeAlias = LogLineContent  # noqa: Y015
 
 @_typing.final
 class Compacted(_message.Message):
-    """Compacted records that part of the history was replaced to save context."""
+    """Compacted records that the agent's model is sent less than the conversation from now on, to save context. The
+    conversation itself stays as it is.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2438,6 +2498,7 @@ class Compacted(_message.Message):
     TOKENS_AFTER_FIELD_NUMBER: _builtins.int
     METADATA_JSON_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
     type: Global___CompactionType.ValueType
     """How."""
     tokens_before: _builtins.int
@@ -2448,7 +2509,13 @@ class Compacted(_message.Message):
     """Strategy, trigger, passes and the like. A JSON object, as text."""
     @_builtins.property
     def content(self) -> Global___HistoryContent:
-        """The input from now on."""
+        """Of what the model is sent from now on, the messages that are new."""
+
+    @_builtins.property
+    def order(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the model is sent from now on, in its order: the id of a message that it was sent before, which stays as it is,
+        or an empty text for the next message of `content`. Messages that the conversation gets later follow.
+        """
 
     def __init__(
         self,
@@ -2458,10 +2525,11 @@ class Compacted(_message.Message):
         tokens_after: _builtins.int = ...,
         metadata_json: _builtins.str = ...,
         content: Global___HistoryContent | None = ...,
+        order: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "metadata_json", b"metadata_json", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "metadata_json", b"metadata_json", "order", b"order", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

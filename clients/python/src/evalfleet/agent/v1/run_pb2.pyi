@@ -350,12 +350,33 @@ class AgentRef(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ContextWindowsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     PARAMS_JSON_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     DISPLAY_NAME_FIELD_NUMBER: _builtins.int
     AGENTS_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
+    CONTEXT_WINDOWS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Required. Registered name, such as `react` or `generate`."""
     params_json: _builtins.str
@@ -376,6 +397,12 @@ class AgentRef(_message.Message):
         creation of the run or evaluation.
         """
 
+    @_builtins.property
+    def context_windows(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Optional. Context windows of the models that this agent compacts for, in tokens of input, by the name in its
+        parameters; empty is the run's model. The server adds those that it knows when it creates the run.
+        """
+
     def __init__(
         self,
         *,
@@ -385,10 +412,11 @@ class AgentRef(_message.Message):
         display_name: _builtins.str = ...,
         agents: _abc.Iterable[Global___AgentRef] | None = ...,
         workers: _abc.Iterable[_worker_pb2.WorkerRef] | None = ...,
+        context_windows: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "display_name", b"display_name", "name", b"name", "params_json", b"params_json", "tools", b"tools", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "context_windows", b"context_windows", "display_name", b"display_name", "name", b"name", "params_json", b"params_json", "tools", b"tools", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

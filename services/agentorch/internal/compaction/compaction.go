@@ -1,0 +1,251 @@
+// Package compaction shortens what an agent's model is sent when the conversation comes near the model's context window.
+// The conversation itself stays whole: a Compacted event says what the model is sent from now on, and later messages
+// follow that.
+//
+//	estimate ─ over the threshold, or the window is full ─▶ trim, edit ────────────────────────┐
+//	   │                                                    summary: a call of a model ──────────┼─▶ Compacted
+//	   │                                                    native:  a call of the provider's ───┘
+//	   └─ over nine tenths of it ─▶ the model is told to save notes, once (InputAdded)
+//
+// A [Handler] is a part of an agent's machine: a fold of the run's events, which decides without I/O.
+package compaction
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/tokens"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+)
+
+const (
+	// DefaultWindow is the context window of a model of which none is known, in tokens.
+	DefaultWindow = 128_000
+	// furtherPasses is how often a strategy is applied again to what it left, while that is too much and becomes less.
+	furtherPasses = 3
+)
+
+// Counter counts tokens.
+type Counter interface {
+	// Messages counts a conversation.
+	Messages(messages []*modelv1.ChatMessage) int64
+	// Tools counts the definitions of tools.
+	Tools(tools []*toolv1.ToolInfo) int64
+}
+
+// Rough counts a token for four characters.
+type Rough struct{}
+
+// Messages implements [Counter].
+func (Rough) Messages(messages []*modelv1.ChatMessage) int64 { return tokens.Rough(messages) }
+
+// Tools implements [Counter].
+func (Rough) Tools(tools []*toolv1.ToolInfo) int64 { return tokens.RoughTools(tools) }
+
+// Handler decides when the conversation of an agent is compacted, and how. It is not safe for concurrent use.
+type Handler struct {
+	// Params are the pinned parameters, Model the agent's model as they name it.
+	Params Params
+	Model  string
+	// Windows are the context windows of models by their names in the parameters, in tokens.
+	Windows map[string]int64
+	Counter Counter
+
+	// prefix is how many messages the conversation had when the agent began, which is set at its first call. They always
+	// stay.
+	prefix int
+	begun  bool
+	// base are the tokens of the first messages of the input, as the last answer told; unset if none did, or if the
+	// input was changed since.
+	base *baseline
+	// sent is how many messages the open call of the agent was sent.
+	sent int
+	// asking and compacting are the intents of the agent's last call, and of its last call for a compaction.
+	asking, compacting int64
+	// ended are the calls of the present compaction.
+	ended []ended
+	// warned is set once the model was told to save notes.
+	warned bool
+	// settled is set when something was done about the size, until the model is asked: once for each turn.
+	settled bool
+}
+
+type baseline struct {
+	messages int
+	tokens   int64
+}
+
+// ended is how a call for a compaction ended: with the text of a summary, the provider's messages, or an error.
+type ended struct {
+	output   *modelv1.ModelOutput
+	messages []*modelv1.ChatMessage
+	fault    *agentv1.RunError
+}
+
+// Apply folds an event of the agent.
+func (h *Handler) Apply(e *agentv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		h.intent(e.GetSeq(), k.ModelIntent)
+	case *agentv1.Event_ModelOutcome:
+		h.outcome(k.ModelOutcome)
+	case *agentv1.Event_Compacted:
+		h.base, h.ended, h.warned, h.settled = nil, nil, false, true
+	case *agentv1.Event_InputAdded:
+		if k.InputAdded.GetReason() == memoryTool {
+			h.warned, h.settled = true, true
+		}
+	case *agentv1.Event_HistoryChanged:
+		if c := k.HistoryChanged; c.GetReplaceAll() || len(c.GetRemovedIds()) > 0 {
+			h.base, h.prefix = nil, 0
+		}
+	case *agentv1.Event_MessageAdded:
+		if k.MessageAdded.Index != nil {
+			h.base = nil
+		}
+	case *agentv1.Event_Interrupted:
+		h.ended = nil
+	}
+}
+
+func (h *Handler) intent(seq int64, i *agentv1.ModelIntent) {
+	switch i.GetPurpose() {
+	case agent.PurposeAgent:
+		h.asking, h.sent, h.settled = seq, int(i.GetMessageCount()), false
+		if !h.begun {
+			h.begun, h.prefix = true, h.sent
+		}
+	case agent.PurposeCompaction:
+		h.compacting = seq
+	}
+}
+
+func (h *Handler) outcome(o *agentv1.ModelOutcome) {
+	if o.GetInterrupted() || agent.Repeatable(o.GetError()) {
+		return
+	}
+	switch o.GetIntent() {
+	case h.asking:
+		if n, known := chat.ContextTokens(o.GetContent().GetOutput()); known && o.GetError() == nil {
+			h.base = &baseline{messages: h.sent, tokens: n}
+		}
+	case h.compacting:
+		h.ended = append(h.ended, ended{output: o.GetContent().GetOutput(), messages: o.GetContent().GetCompacted(), fault: o.GetError()})
+	}
+}
+
+// Asks returns the calls that a compaction may make.
+func (h *Handler) Asks() []agent.Generate {
+	if h.Params.Strategy == Native {
+		return nil
+	}
+	return []agent.Generate{{Model: h.summariser()}}
+}
+
+// summariser is the name of the model that summarises.
+func (h *Handler) summariser() string {
+	if h.Params.Model != "" {
+		return h.Params.Model
+	}
+	return h.Model
+}
+
+// Next returns what is to be done before the model is asked; ready means that nothing is. If forced, the input is
+// compacted whatever its size is. It fails if the input cannot be made small enough.
+func (h *Handler) Next(run agent.View, forced bool) (action agent.Action, ready bool, err error) {
+	if h.settled && !forced {
+		return agent.Action{}, true, nil
+	}
+	input := run.Input()
+	tools := infos(run.Tools())
+	size, threshold := h.estimate(input, tools), h.threshold()
+	if forced || size > threshold {
+		action, err = h.compact(run, size, forced)
+		return action, false, err
+	}
+	hasMemory := slices.ContainsFunc(tools, func(t *toolv1.ToolInfo) bool { return t.GetName() == memoryTool })
+	if *h.Params.Memory && hasMemory && !h.warned && size > int64(warnAt*float64(threshold)) {
+		warning := &agentv1.InputAdded{Reason: memoryTool, Content: agent.Says(modelv1.Role_ROLE_USER, memoryWarning)}
+		return agent.Action{Events: []*agentv1.Event{{Kind: &agentv1.Event_InputAdded{InputAdded: warning}}}}, false, nil
+	}
+	return agent.Action{}, true, nil
+}
+
+func infos(tools []*toolv1.ToolDefinition) []*toolv1.ToolInfo {
+	all := make([]*toolv1.ToolInfo, len(tools))
+	for i, t := range tools {
+		all[i] = t.GetInfo()
+	}
+	return all
+}
+
+func (h *Handler) threshold() int64 {
+	window := h.Windows[h.Model]
+	if window == 0 {
+		window = DefaultWindow
+	}
+	return h.Params.tokens(window)
+}
+
+// estimate returns the size of the input in tokens, tools included. What the last answer told counts, and the messages
+// since then are added.
+func (h *Handler) estimate(input []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) int64 {
+	if h.base == nil || h.base.messages > len(input) {
+		return h.Counter.Tools(tools) + h.Counter.Messages(input)
+	}
+	since := input[h.base.messages:]
+	if len(since) == 0 {
+		return h.base.tokens
+	}
+	return h.base.tokens + h.Counter.Messages(since)
+}
+
+// compact returns the call that a compaction needs next, or its result.
+func (h *Handler) compact(run agent.View, size int64, forced bool) (agent.Action, error) {
+	c := h.begin(run, forced)
+	tools, threshold, left := h.Counter.Tools(infos(run.Tools())), h.threshold(), int64(0)
+	for n := range 1 + furtherPasses {
+		call, err := c.pass()
+		if err != nil {
+			return agent.Action{}, err
+		}
+		if call != nil {
+			return agent.Action{Then: *call}, nil
+		}
+		before := left
+		if left = tools + h.Counter.Messages(c.messages); left <= threshold || n > 0 && left >= before {
+			break
+		}
+	}
+	if left > threshold {
+		return agent.Action{}, fmt.Errorf("compaction leaves %d tokens, more than its threshold of %d: %d of tools and %d of messages; "+
+			"choose a lower threshold, fewer tools or another strategy", left, threshold, tools, left-tools)
+	}
+	return c.result(size)
+}
+
+// Metadata describes a compaction, in the event of it.
+type Metadata struct {
+	// Strategy is the one that the agent has, Applied the one that was used, if another: what Auto chose.
+	Strategy Strategy `json:"strategy"`
+	Applied  Strategy `json:"strategy_applied,omitempty"`
+	// Before and After are numbers of messages.
+	Before int `json:"messages_before"`
+	After  int `json:"messages_after"`
+	// Trigger is `threshold`, or `forced` by a full context window.
+	Trigger string `json:"trigger"`
+	// FallbackReason is why Auto did not use the provider's own compaction.
+	FallbackReason string `json:"fallback_reason,omitempty"`
+	// Passes are the strategies of several passes, if they differ.
+	Passes []Strategy `json:"passes,omitempty"`
+}
+
+func (m Metadata) String() string {
+	b, _ := json.Marshal(m) // It has a JSON form.
+	return string(b)
+}
