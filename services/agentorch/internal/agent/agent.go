@@ -33,10 +33,19 @@ type Definition struct {
 	Resolve func(step *agentv1.AgentRef) error
 	// Workers returns the functions of a step that workers must serve: kinds and names. Nil: none.
 	Workers func(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error)
-	// Compacts returns the models, as the parameters name them, whose context windows a step must know; nil: none.
-	Compacts func(step *agentv1.AgentRef) ([]string, error)
+	// Windows returns the context windows that a resolved step must know; nil: none.
+	Windows func(step *agentv1.AgentRef) ([]Window, error)
 	// New returns the machine of a resolved step.
 	New func(step *agentv1.AgentRef) (Machine, error)
+}
+
+// Window names a context window that an agent must know.
+type Window struct {
+	// Model is the model as the agent's parameters name it.
+	Model string
+	// Default is what the agent takes, in tokens, if the window is unknown, which causes a warning; 0 means that the agent
+	// does without.
+	Default int64
 }
 
 // Machine is an agent that runs one step.

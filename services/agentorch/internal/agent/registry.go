@@ -85,13 +85,13 @@ func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
 	return wanted
 }
 
-// Compacts returns the models, as a resolved step names them, whose context windows the step must know.
-func (r *Registry) Compacts(step *agentv1.AgentRef) ([]string, error) {
+// Windows returns the context windows that a resolved step must know.
+func (r *Registry) Windows(step *agentv1.AgentRef) ([]Window, error) {
 	d := r.definitions[step.GetName()]
-	if d.Compacts == nil {
+	if d.Windows == nil {
 		return nil, nil
 	}
-	return d.Compacts(step)
+	return d.Windows(step)
 }
 
 // violated is an error that names every parameter that breaks the schema, and the valid parameters.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
 // Strategy is how a conversation becomes shorter.
@@ -164,14 +165,15 @@ func (p *Params) tokens(window int64) int64 {
 	return int64(part * float64(window))
 }
 
-// Models returns the models, as the parameters name them, whose context windows a compaction uses. Own is the agent's.
-func (p *Params) Models(own string) []string {
-	var used []string
-	if p.tokens(1) != p.tokens(DefaultWindow) { // a part of the window
-		used = append(used, own)
+// Windows returns the context windows that a compaction uses. Own is the agent's model, as its parameters name it. The
+// threshold may be a part of its window; the model that summarises is sent what it has room for, if that is known.
+func (p *Params) Windows(own string) []agent.Window {
+	var used []agent.Window
+	if p.tokens(1) != p.tokens(DefaultWindow) {
+		used = append(used, agent.Window{Model: own, Default: DefaultWindow})
 	}
-	if summariser := cmp.Or(p.Model, own); (p.Strategy == Summary || p.Strategy == Auto) && !slices.Contains(used, summariser) {
-		used = append(used, summariser)
+	if p.Strategy == Summary || p.Strategy == Auto {
+		used = append(used, agent.Window{Model: cmp.Or(p.Model, own)})
 	}
 	return used
 }

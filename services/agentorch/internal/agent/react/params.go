@@ -276,11 +276,11 @@ func (s *submitParam) definition() *toolv1.ToolDefinition {
 	}
 }
 
-// compacts returns the models whose context windows a step must know.
-func compacts(step *agentv1.AgentRef) ([]string, error) {
+// windows returns the context windows that a step must know.
+func windows(step *agentv1.AgentRef) ([]agent.Window, error) {
 	var p params
 	if err := agent.Params(step, &p); err != nil || p.Compaction == nil {
 		return nil, err
 	}
-	return p.Compaction.Models(p.Model), nil
+	return p.Compaction.Windows(p.Model), nil
 }

@@ -35,7 +35,7 @@ func Definition() agent.Definition {
 		Parameters:  schema,
 		Resolve:     resolve,
 		Workers:     consulted,
-		Compacts:    compacts,
+		Windows:     windows,
 		New:         func(step *agentv1.AgentRef) (agent.Machine, error) { return newMachine(step) },
 	}
 }

@@ -10,39 +10,38 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/compaction"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
 // pinWindows writes the context windows of models into the steps that must know them, so that the run's course does not
-// change with what is known of a model later. It returns a warning for each model whose window is unknown.
+// change with what is known of a model later. It returns a warning for each window in place of which a default is taken.
 func (c Checker) pinWindows(ctx context.Context, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	var warnings []*agentv1.EvalWarning
 	for i, step := range spec.GetSteps() {
-		names, err := c.Agents.Compacts(step)
+		wanted, err := c.Agents.Windows(step)
 		if err != nil {
 			return nil, rpcerr.In(run.FieldOfStep(i), err)
 		}
-		for _, name := range names {
-			if step.GetContextWindows()[name] > 0 {
+		for _, w := range wanted {
+			if step.GetContextWindows()[w.Model] > 0 {
 				continue
 			}
-			ref, _ := run.NamedModel(spec, name)
-			window, err := c.window(ctx, ref.GetModel())
+			ref, _ := run.NamedModel(spec, w.Model)
+			known, err := c.window(ctx, ref.GetModel())
 			if err != nil {
 				return nil, err
 			}
-			if window == 0 {
+			switch {
+			case known > 0 && step.ContextWindows == nil:
+				step.ContextWindows = map[string]int64{w.Model: known}
+			case known > 0:
+				step.ContextWindows[w.Model] = known
+			case w.Default > 0:
 				warnings = append(warnings, &agentv1.EvalWarning{
-					Message: fmt.Sprintf("the context window of %s is unknown, and compaction takes it to be %d tokens", ref.GetModel(), compaction.DefaultWindow),
+					Message: fmt.Sprintf("the context window of %s is unknown, and %s takes it to be %d tokens", ref.GetModel(), step.GetName(), w.Default),
 					Model:   ref.GetModel(), Field: run.FieldOfStep(i),
 				})
-				continue
 			}
-			if step.ContextWindows == nil {
-				step.ContextWindows = map[string]int64{}
-			}
-			step.ContextWindows[name] = window
 		}
 	}
 	return warnings, nil

@@ -39,6 +39,12 @@ func (*model) Check(*modelv1.GenerateConfig) error { return nil }
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }
 
+// contextTokens is the context window, as in Inspect.
+const contextTokens = 128_000
+
+// ContextTokens implements provider.Windowed.
+func (m *model) ContextTokens() (int64, bool) { return contextTokens, true }
+
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	c := callOf(r)
