@@ -131,7 +131,11 @@ func (h *Handler) outcome(o *agentv1.ModelOutcome) {
 	}
 	switch o.GetIntent() {
 	case h.asking:
-		if n, known := chat.ContextTokens(o.GetContent().GetOutput()); known && o.GetError() == nil {
+		output := o.GetContent().GetOutput()
+		if output == nil {
+			return // it failed
+		}
+		if n, known := chat.ContextTokens(output); known {
 			h.base = &baseline{messages: h.sent, tokens: n}
 		}
 	case h.compacting:

@@ -154,6 +154,16 @@ func TestACompactionThatFails(t *testing.T) {
 	}
 }
 
+func TestAFailedTurnOfACompactedAgentFailsTheRun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	s := longLife(f, `{"strategy": "trim"}`)
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		return nil, rpcerr.ProviderRejected("openai", 400, "no")
+	}
+	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, f.Finish(f.Create(s).Name).Phase)
+}
+
 // TestAMessageOfAnOperatorIsNotLostInASummary posts while the summary is made.
 func TestAMessageOfAnOperatorIsNotLostInASummary(t *testing.T) {
 	t.Parallel()
