@@ -8,6 +8,8 @@ package provider
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,6 +146,18 @@ func (r *Request) Streams(asked *bool) bool {
 		return *asked
 	}
 	return r.Stream != nil || r.Progress != nil
+}
+
+// Conversation identifies the conversation that the request belongs to, for vendors that bring requests of one
+// conversation to the server whose prompt cache has it: the run. It is a hash, so that no name of a project leaves the
+// gateway. Empty: none is known, or the request is carried, whose order is the carrier's.
+func (r *Request) Conversation() string {
+	run := r.Origin.Attribution.GetRun()
+	if run == "" || r.Carrier != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(run))
+	return hex.EncodeToString(sum[:16])
 }
 
 // AnswerBound is MaxAnswerBytes with its default.

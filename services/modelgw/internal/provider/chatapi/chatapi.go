@@ -30,6 +30,8 @@ type Client struct {
 	Key config.Secret
 	// Headers are sent with each request.
 	Headers map[string]string
+	// Conversation is the name of the header that says to which conversation a request belongs; empty is no such header.
+	Conversation string
 }
 
 // path is where chat completions usually are.
@@ -73,15 +75,18 @@ func (c *Client) Authorize(h http.Header) {
 
 // Do makes an attempt of one request.
 func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaichat.Request) (*provider.Response, error) {
-	call := &exchange.Call{URL: c.BaseURL + c.Path, Header: c.Header(request.Config), Model: request.Model, Stream: request.Stream}
+	call := &exchange.Call{URL: c.BaseURL + c.Path, Header: c.Header(r), Model: request.Model, Stream: request.Stream}
 	return c.Exchange.Do(ctx, r, call, request.Append)
 }
 
-// Header returns the headers of a request: the account's, and those of the configuration.
-func (c *Client) Header(config *modelv1.GenerateConfig) http.Header {
+// Header returns the headers of a request: the account's, its conversation's, and those of the configuration.
+func (c *Client) Header(r *provider.Request) http.Header {
 	header := http.Header{}
 	c.Authorize(header)
-	for name, value := range config.GetExtraHeaders().GetValues() {
+	if id := r.Conversation(); id != "" && c.Conversation != "" {
+		header.Set(c.Conversation, id)
+	}
+	for name, value := range r.Config.GetExtraHeaders().GetValues() {
 		header.Set(name, value)
 	}
 	return header

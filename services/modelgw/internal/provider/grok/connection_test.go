@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -179,6 +181,26 @@ func TestTheKeyGoesToAVerifiedServer(t *testing.T) {
 			assert.Empty(t, *keys)
 		}
 	}
+}
+
+// xAI is told to which conversation a request belongs, unless the caller says it.
+func TestTheConversationOfARequest(t *testing.T) {
+	t.Parallel()
+	var got []string
+	address := serve(t, &server{whole: func(ctx context.Context, _ *xai.GetCompletionsRequest) (*xai.GetChatCompletionResponse, error) {
+		got = append(got, strings.Join(header(ctx, "x-grok-conv-id"), ","))
+		return said("fine"), nil
+	}})
+	p, r := opened(t, "grok-4-fast", address), question()
+	for _, given := range []map[string]string{nil, {"X-Grok-Conv-Id": "mine"}} {
+		r.Origin.Attribution = &effectv1.Attribution{Run: "projects/p/runs/a"}
+		r.Config = &modelv1.GenerateConfig{ExtraHeaders: &modelv1.HeaderMap{Values: given}}
+		_, err := p.Generate(t.Context(), r)
+		require.NoError(t, err)
+	}
+	require.Len(t, got, 2)
+	assert.Regexp(t, "^[0-9a-f]{32}$", got[0])
+	assert.Equal(t, "mine", got[1])
 }
 
 // Further headers are metadata; those that would be lost, or that are the account's, are refused beforehand.

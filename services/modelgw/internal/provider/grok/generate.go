@@ -37,6 +37,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
+	if id := r.Conversation(); id != "" && len(further.Get(conversation)) == 0 {
+		further.Set(conversation, id)
+	}
 	if r.Carrier != nil {
 		request.ServiceTier = xai.ServiceTier_SERVICE_TIER_UNSPECIFIED
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistralconversations"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 )
@@ -77,8 +78,12 @@ func (m *model) request(r *provider.Request) *dialect.Request {
 	if effort := c.GetReasoningEffort(); effort != "" && effort != "none" {
 		c.ReasoningEffort = new("high") // Models reason, or do not: https://docs.mistral.ai/capabilities/reasoning.
 	}
+	var members []dialect.Member
+	if id := r.Conversation(); id != "" && m.cacheKey {
+		members = []dialect.Member{{Name: "prompt_cache_key", JSON: chatapi.Text(id)}}
+	}
 	return &dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),
+		Members: members, Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),
 	}
 }
 

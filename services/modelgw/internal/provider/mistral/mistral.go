@@ -168,6 +168,9 @@ type model struct {
 	url         string
 	key         config.Secret
 	upstreams   []*provider.Upstream
+	// cacheKey means that requests have a key for the prompt cache, as Mistral's own chat completions take it:
+	// https://docs.mistral.ai/inference/conversations/advanced/prompt-caching.
+	cacheKey bool
 	// batch is the batch API, which takes chat completions; nil for other models.
 	batch *provider.BatchSupport
 }
@@ -196,7 +199,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.key = access.APIKey
 	m.exchange = exchange.Exchange{Codec: m.api.codec, HTTP: client, Provider: Name, Quirks: quirks}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.url, m.name, m.authorize)}
-	if at == h.own && m.api == completions {
+	m.cacheKey = at == h.own && m.api == completions
+	if m.cacheKey {
 		m.batch = &provider.BatchSupport{
 			API: &batchapi.Files{
 				Client: batchapi.Client{Exchange: &m.exchange, Authorize: m.authorize}, Base: strings.TrimSuffix(access.Endpoint, version) + version, Dialect: batchapi.Mistral,

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -180,6 +181,28 @@ func TestWhatIsNotConfiguredIsSaid(t *testing.T) {
 		assert.Equal(t, tt.reason, rpcerr.Reason(err), "%s: %v", name, err)
 		assert.ErrorContains(t, err, tt.says, name)
 	}
+}
+
+// Mistral's chat completions are told to which conversation a request belongs; Azure and the Conversations API are not.
+func TestTheKeyOfThePromptCache(t *testing.T) {
+	t.Parallel()
+	r := &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll,
+		Origin: provider.Origin{Attribution: &effectv1.Attribution{Run: "projects/p/runs/a"}},
+	}
+	sent := func(p provider.Provider) string {
+		response, err := p.Generate(t.Context(), r)
+		require.NoError(t, err)
+		return response.Call.GetRequestJson()
+	}
+	completions := providertest.ChatServer(t, providertest.Answer{Text: "a"}, providertest.Answer{Text: "b"})
+	assert.Regexp(t, `"prompt_cache_key":"[0-9a-f]{32}"`, sent(opened(t, completions, "mistral-large-latest", byChat)))
+	conversations := providertest.ConversationsServer(t, providertest.Answer{Text: "c"})
+	assert.NotContains(t, sent(opened(t, conversations, "mistral-large-latest", byConversation)), "prompt_cache_key")
+	onAzure, err := kindOf(t, mistral.Config{Azure: mistral.Azure{APIKey: config.NewSecret("k"), BaseURL: completions}}).
+		Open(provider.Spec{Model: "azure/mistral-large", Account: provider.DefaultAccount, Args: byChat})
+	require.NoError(t, err)
+	assert.NotContains(t, sent(onAzure), "prompt_cache_key")
 }
 
 // The delay that the API asks for survives, whichever the API.

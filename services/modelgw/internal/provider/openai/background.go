@@ -89,7 +89,7 @@ func (m *model) poll(ctx context.Context, r *provider.Request, id string, left *
 		if err := retry.Sleep(ctx, wait); err != nil {
 			return exchange.Answer{}, err
 		}
-		answer, err := m.responses.Post(ctx, r, &exchange.Call{URL: m.stored(id, ""), Method: http.MethodGet, Header: m.client.Header(r.Config), Model: m.served}, nil, left)
+		answer, err := m.responses.Post(ctx, r, &exchange.Call{URL: m.stored(id, ""), Method: http.MethodGet, Header: m.client.Header(r), Model: m.served}, nil, left)
 		if lost++; err == nil || ctx.Err() != nil || provider.ClassOfError(err) == provider.Final || lost == maxLost {
 			return answer, err
 		}
@@ -105,7 +105,7 @@ func (m *model) cancel(ctx context.Context, r *provider.Request, id string) {
 		return
 	}
 	defer body.Release()
-	answer, err := m.responses.Send(ctx, &exchange.Call{URL: m.stored(id, "/cancel"), Header: m.client.Header(r.Config)}, body)
+	answer, err := m.responses.Send(ctx, &exchange.Call{URL: m.stored(id, "/cancel"), Header: m.client.Header(r)}, body)
 	if err == nil {
 		_ = answer.Body.Close()
 	}

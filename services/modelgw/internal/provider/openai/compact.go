@@ -20,7 +20,7 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	response, err := m.responses.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		left := r.AnswerBound()
 		call := &exchange.Call{
-			URL: provider.Below(m.responsesURL, "/compact"), Header: m.client.Header(r.Config), Model: m.served,
+			URL: provider.Below(m.responsesURL, "/compact"), Header: m.client.Header(r), Model: m.served,
 		}
 		answer, err := m.responses.Post(ctx, r, call, body, &left)
 		if err != nil {

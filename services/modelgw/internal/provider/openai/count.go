@@ -19,7 +19,7 @@ func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, er
 	}
 	r, _ = responsesapi.Renamed(r)
 	call := &exchange.Call{
-		URL: provider.Below(m.responsesURL, "/input_tokens"), Header: m.client.Header(r.Config), Model: m.served,
+		URL: provider.Below(m.responsesURL, "/input_tokens"), Header: m.client.Header(r), Model: m.served,
 	}
 	tokens, err := m.responses.Count(ctx, call, m.responsesRequest(r).AppendCount)
 	if failure, ok := provider.As(err); ok && responsesapi.LacksAddress(failure) {

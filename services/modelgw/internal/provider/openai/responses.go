@@ -27,7 +27,7 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	for {
 		request := m.responsesRequest(r)
 		call := &exchange.Call{
-			URL: m.responsesURL, Header: m.client.Header(r.Config), Model: m.served, Stream: request.Stream,
+			URL: m.responsesURL, Header: m.client.Header(r), Model: m.served, Stream: request.Stream,
 		}
 		do := m.responses.Do
 		if r.Carrier == nil && m.inBackground(r.Config) {

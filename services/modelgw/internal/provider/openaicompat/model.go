@@ -123,6 +123,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		m.client.Key = config.NewSecret(s.DefaultKey)
 	}
 	m.client.Path, m.client.KeyHeader = cmp.Or(s.Path, m.client.Path), s.KeyHeader
+	m.client.Conversation = s.ConversationHeader
 	m.upstreams = []*provider.Upstream{m.client.Upstream(name)}
 	if s.Batches != nil && !byResponses {
 		m.batch = &provider.BatchSupport{
@@ -377,7 +378,7 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	base.Config.ReasoningSummary = responsesapi.Summary(base.Config)
 	request := responsesapi.New(base, m.args.ResponsesStore)
 	request.Phases, request.FillEmpty = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase, true
-	call := &exchange.Call{URL: m.client.BaseURL + responsesapi.Path, Header: m.client.Header(r.Config), Model: m.name, Stream: request.Stream}
+	call := &exchange.Call{URL: m.client.BaseURL + responsesapi.Path, Header: m.client.Header(r), Model: m.name, Stream: request.Stream}
 	response, err := m.responses.Do(ctx, r, call, request.Append)
 	if err != nil {
 		return nil, err
@@ -434,6 +435,9 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 func (m *model) base(r *provider.Request) (base dialect.Request, warnings []string) {
 	sent, _ := provider.Sent(m, r.Config)
 	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r), Members: slices.Clone(m.members)}
+	if id := r.Conversation(); id != "" && m.service.ConversationMember != "" {
+		base.Members = append(base.Members, dialect.Member{Name: m.service.ConversationMember, JSON: chatapi.Text(id)})
+	}
 	if m.service.Adapt != nil {
 		warnings = m.service.Adapt(&base)
 	}

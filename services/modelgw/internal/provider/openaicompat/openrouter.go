@@ -27,8 +27,9 @@ var openRouter = Service{
 		{Efforts: openRouterEfforts, Replay: replayDetails},
 	},
 	ReasoningObject: true, ReasoningTokens: true, Arguments: openRouterArguments,
-	RetryMalformed: true, // Its answers are cut at times, and have no choices while a model starts.
-	Full:           map[int][]string{http.StatusBadRequest: {"input length"}},
+	ConversationHeader: "x-session-id", // https://openrouter.ai/docs/guides/best-practices/prompt-caching
+	RetryMalformed:     true,           // Its answers are cut at times, and have no choices while a model starts.
+	Full:               map[int][]string{http.StatusBadRequest: {"input length"}},
 }
 
 // openRouterEfforts are the words that OpenRouter has other ones for.

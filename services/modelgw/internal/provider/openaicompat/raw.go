@@ -78,7 +78,7 @@ func (m *rawModel) Generate(ctx context.Context, r *provider.Request) (*provider
 	}
 	sent, _ := provider.Sent(m, r.Config)
 	request := &rawcompletions.Request{Model: m.name, Prompt: prompt, Config: chat.Merge(sent)}
-	call := &exchange.Call{URL: m.client.BaseURL + rawcompletions.Path, Header: m.client.Header(r.Config), Model: m.name}
+	call := &exchange.Call{URL: m.client.BaseURL + rawcompletions.Path, Header: m.client.Header(r), Model: m.name}
 	response, err := m.exchange.Do(ctx, r, call, request.Append)
 	if err == nil && len(r.Tools) > 0 {
 		response.Warnings = append(slices.Clip(response.Warnings), "no tools are offered: the model continues a prompt")

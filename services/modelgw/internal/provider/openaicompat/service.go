@@ -40,6 +40,9 @@ type Service struct {
 	// Path is where chat completions are, below the address; empty is the usual place. KeyHeader has the key
 	// too, beside the bearer token.
 	Path, KeyHeader string
+	// ConversationHeader and ConversationMember are the header, or the member of a request, that says to which
+	// conversation it belongs, so that it reaches the server whose prompt cache has the conversation.
+	ConversationHeader, ConversationMember string
 	// Sent is a model's name as it is sent; nil is as it is given.
 	Sent func(name string) (string, error)
 

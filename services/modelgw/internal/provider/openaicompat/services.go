@@ -31,10 +31,12 @@ var services = []Service{
 		Address: "https://api.cloudflare.com/client/v4/accounts/" + accountID + "/ai/v1", AccountIDEnv: "CLOUDFLARE_ACCOUNT_ID",
 		KeyEnv:    []string{"CLOUDFLARE_API_KEY", "CLOUDFLARE_API_TOKEN"},
 		MaxTokens: 2048, // Its own default is 256.
-		FillEmpty: true,
-		Full:      map[int][]string{http.StatusForbidden: {"context window limit"}, http.StatusRequestEntityTooLarge: {"context window limit"}},
-		OwnStops:  true,
-		Busy:      []int{http.StatusServiceUnavailable},
+		// https://developers.cloudflare.com/workers-ai/features/prompt-caching
+		ConversationHeader: "x-session-affinity",
+		FillEmpty:          true,
+		Full:               map[int][]string{http.StatusForbidden: {"context window limit"}, http.StatusRequestEntityTooLarge: {"context window limit"}},
+		OwnStops:           true,
+		Busy:               []int{http.StatusServiceUnavailable},
 	},
 	{
 		// https://api-docs.deepseek.com/guides/thinking_mode
@@ -50,8 +52,9 @@ var services = []Service{
 			{Named: regexp.MustCompile(`gpt-oss|minimax-m2`), Efforts: threeEfforts},
 			{Efforts: map[string]string{"minimal": "low"}},
 		},
-		StreamedOver: 16000, // The service wants long answers streamed.
-		Full:         fullInput,
+		StreamedOver:       16000,                // The service wants long answers streamed.
+		ConversationHeader: "x-session-affinity", // https://docs.fireworks.ai/guides/prompt-caching
+		Full:               fullInput,
 	},
 	groq,
 	{
@@ -69,7 +72,8 @@ var services = []Service{
 		// https://dev.meta.ai/docs
 		Name: "meta", Description: "Meta's Model API", Address: "https://api.meta.ai/v1", KeyEnv: []string{"META_API_KEY", "MODEL_API_KEY"},
 		Responses: true, ResponsesMembers: []dialect.Member{{Name: "prompt_cache_retention", JSON: `"24h"`}},
-		Streamed: true, // The models reason before anything is seen.
+		ConversationMember: "prompt_cache_key",
+		Streamed:           true, // The models reason before anything is seen.
 		Models: []Models{
 			{
 				Named:   regexp.MustCompile(`-contributor|^muse-spark-(0|1(\.[012])?)($|[^.\d])`),
