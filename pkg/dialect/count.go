@@ -20,10 +20,11 @@ func DecodeCount(c Codec, body []byte, member string, malformed func(cause error
 	case !jsonread.IsSet(count):
 		return 0, malformed(nil)
 	default:
-		if err := json.Unmarshal(count, &tokens); err != nil {
+		var number Tokens
+		if err := json.Unmarshal(count, &number); err != nil {
 			return 0, malformed(err)
 		}
-		return tokens, nil
+		return int64(number), nil
 	}
 }
 

@@ -131,7 +131,10 @@ func TestACountIsReadAsItWasWritten(t *testing.T) {
 	tokens, err := dialect.DecodeCount(anthropic.Codec{}, dialect.AppendCount(nil, "n", 7), "n", malformed)
 	require.NoError(t, err)
 	assert.Equal(t, int64(7), tokens)
-	for _, body := range []string{`{}`, `{"n":null}`, `{"n":"7"}`, `[]`, `{`} {
+	tokens, err = dialect.DecodeCount(anthropic.Codec{}, []byte(`{"n":7.0}`), "n", malformed)
+	require.NoError(t, err)
+	assert.Equal(t, int64(7), tokens)
+	for _, body := range []string{`{}`, `{"n":null}`, `{"n":"7"}`, `{"n":7.5}`, `[]`, `{`} {
 		_, err := dialect.DecodeCount(anthropic.Codec{}, []byte(body), "n", malformed)
 		_, ok := errors.AsType[*dialect.MalformedError](err)
 		assert.True(t, ok, body)

@@ -36,15 +36,15 @@ type stopDetails struct {
 
 // usage is the usage of an answer. A stream reports it in parts, of which a later one replaces the fields that it has.
 type usage struct {
-	Input      *int64          `json:"input_tokens"`
-	Output     *int64          `json:"output_tokens"`
-	CacheWrite *int64          `json:"cache_creation_input_tokens"`
-	CacheRead  *int64          `json:"cache_read_input_tokens"`
+	Input      *dialect.Tokens `json:"input_tokens"`
+	Output     *dialect.Tokens `json:"output_tokens"`
+	CacheWrite *dialect.Tokens `json:"cache_creation_input_tokens"`
+	CacheRead  *dialect.Tokens `json:"cache_read_input_tokens"`
 	Details    outputDetails   `json:"output_tokens_details"`
 	Iterations json.RawMessage `json:"iterations"`
 	// Creation are the tokens that were written to the cache, by how long it keeps them.
 	Creation struct {
-		Long *int64 `json:"ephemeral_1h_input_tokens"`
+		Long *dialect.Tokens `json:"ephemeral_1h_input_tokens"`
 	} `json:"cache_creation"`
 	Speed string `json:"speed"`
 	Geo   string `json:"inference_geo"`
@@ -52,7 +52,7 @@ type usage struct {
 }
 
 type outputDetails struct {
-	Thinking *int64 `json:"thinking_tokens"`
+	Thinking *dialect.Tokens `json:"thinking_tokens"`
 }
 
 // malformed is the error for a body that is not an answer in the format; cause may be nil.
@@ -163,7 +163,7 @@ func (u *usage) messages() []*modelv1.ModelUsage {
 }
 
 // known is the count of a pass. One of 0 is unknown if the whole answer does not count such tokens.
-func known(pass, whole *int64) *int64 {
+func known(pass, whole *dialect.Tokens) *dialect.Tokens {
 	if pass != nil && *pass == 0 && whole == nil {
 		return nil
 	}
@@ -181,8 +181,10 @@ func (u *usage) message() (sum *modelv1.ModelUsage) {
 // single is what the members themselves count.
 func (u *usage) single() *modelv1.ModelUsage {
 	m := &modelv1.ModelUsage{
-		InputTokens: *cmp.Or(u.Input, new(int64)), OutputTokens: *cmp.Or(u.Output, new(int64)), InputTokensCacheWrite: u.CacheWrite, InputTokensCacheRead: u.CacheRead,
-		ReasoningTokens: u.Details.Thinking,
+		InputTokens:           int64(*cmp.Or(u.Input, new(dialect.Tokens))),
+		OutputTokens:          int64(*cmp.Or(u.Output, new(dialect.Tokens))),
+		InputTokensCacheWrite: (*int64)(u.CacheWrite), InputTokensCacheRead: (*int64)(u.CacheRead),
+		ReasoningTokens: (*int64)(u.Details.Thinking),
 	}
 	if m = chat.KnownUsage(m); m != nil {
 		m.TotalTokens = chat.SumTokens(chat.InputTokens(m), m.GetOutputTokens())

@@ -72,8 +72,9 @@ func wire(m *modelv1.ModelUsage) *usage {
 		return nil
 	}
 	return &usage{
-		Input: &m.InputTokens, Output: &m.OutputTokens, CacheWrite: m.InputTokensCacheWrite, CacheRead: m.InputTokensCacheRead,
-		Details: outputDetails{Thinking: m.ReasoningTokens},
+		Input: (*dialect.Tokens)(&m.InputTokens), Output: (*dialect.Tokens)(&m.OutputTokens),
+		CacheWrite: (*dialect.Tokens)(m.InputTokensCacheWrite), CacheRead: (*dialect.Tokens)(m.InputTokensCacheRead),
+		Details: outputDetails{Thinking: (*dialect.Tokens)(m.ReasoningTokens)},
 	}
 }
 
@@ -93,10 +94,10 @@ func (u *usage) billing() (b dialect.Billing) {
 func (u *usage) longWrite() (sum *int64) {
 	for _, pass := range u.passes() {
 		if long := pass.Creation.Long; long != nil {
-			sum = new(chat.SumTokens(*cmp.Or(sum, new(int64)), *long))
+			sum = new(chat.SumTokens(*cmp.Or(sum, new(int64)), int64(*long)))
 		}
 	}
-	return cmp.Or(sum, u.Creation.Long)
+	return cmp.Or(sum, (*int64)(u.Creation.Long))
 }
 
 // Mode returns the mode with prices of its own that a speed, a region and a tier mean together; empty for the usual

@@ -27,10 +27,10 @@ type result struct {
 }
 
 type usage struct {
-	Input      int64  `json:"inputTokens"`
-	Output     int64  `json:"outputTokens"`
-	CacheRead  *int64 `json:"cacheReadInputTokens"`
-	CacheWrite *int64 `json:"cacheWriteInputTokens"`
+	Input      dialect.Tokens  `json:"inputTokens"`
+	Output     dialect.Tokens  `json:"outputTokens"`
+	CacheRead  *dialect.Tokens `json:"cacheReadInputTokens"`
+	CacheWrite *dialect.Tokens `json:"cacheWriteInputTokens"`
 }
 
 // trace is what a prompt router and a guardrail did.
@@ -134,7 +134,8 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	m := chat.KnownUsage(&modelv1.ModelUsage{
-		InputTokens: u.Input, OutputTokens: u.Output, InputTokensCacheRead: u.CacheRead, InputTokensCacheWrite: u.CacheWrite,
+		InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
+		InputTokensCacheRead: (*int64)(u.CacheRead), InputTokensCacheWrite: (*int64)(u.CacheWrite),
 	})
 	if m != nil {
 		m.TotalTokens = chat.SumTokens(m.InputTokens, m.GetInputTokensCacheRead(), m.GetInputTokensCacheWrite(), m.OutputTokens)

@@ -103,6 +103,7 @@ func Run(t *testing.T, h Harness) {
 		"errors are read in any form":                          errorForms,
 		"an error is read as it was written":                   errorsRoundTrip,
 		"a conversation that is too long is an output":         tooLong,
+		"a whole number of tokens may have a fraction":         wholeNumbers,
 		"a scan sees what reading sees":                        scans,
 		"a scan of a long answer sees its ends":                longScans,
 		"what a scan cannot read it leaves out":                brokenScans,

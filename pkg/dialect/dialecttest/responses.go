@@ -3,6 +3,7 @@ package dialecttest
 import (
 	"bytes"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -146,6 +147,28 @@ func scans(t *testing.T, h Harness) {
 	var failed dialect.Facts
 	h.Codec.ScanUsage(h.Codec.AppendError(nil, dialect.Failure{Status: 500, Message: "m"}), &failed)
 	assert.True(t, failed.Failed)
+}
+
+// numbersOfTokens are the numbers of usage in an answer.
+var numbersOfTokens = regexp.MustCompile(`("\w*(?i:tokens?)(?:Count|_count)?"):(\d+)`)
+
+func wholeNumbers(t *testing.T, h Harness) {
+	body := encode(t, h, outputs(h)["text"])
+	want := decode(t, h, body).GetUsage()
+	require.NotNil(t, want)
+	for _, number := range []string{"${2}.0", "${2}e0", "${2}.00"} {
+		written := numbersOfTokens.ReplaceAll(body, []byte("$1:"+number))
+		require.NotEqual(t, body, written)
+		assert.True(t, proto.Equal(want, decode(t, h, written).GetUsage()), "%s", written)
+		var facts dialect.Facts
+		h.Codec.ScanUsage(written, &facts)
+		assert.True(t, proto.Equal(want, facts.Usage), "%s: %v", written, facts.Usage)
+	}
+	for _, number := range []string{"${2}.5", `"$2"`, "true", "1e300", "[$2]"} {
+		written := numbersOfTokens.ReplaceAll(body, []byte("$1:"+number))
+		_, err := h.Codec.DecodeResponse(written)
+		requireMalformed(t, err, string(written))
+	}
 }
 
 // scanned are the facts of a stream's events, each scanned by itself.

@@ -123,13 +123,13 @@ type logprob struct {
 }
 
 type usage struct {
-	Prompt     int64  `json:"promptTokenCount"`
-	Cached     *int64 `json:"cachedContentTokenCount"`
-	Candidates int64  `json:"candidatesTokenCount"`
-	Thoughts   int64  `json:"thoughtsTokenCount"`
+	Prompt     dialect.Tokens  `json:"promptTokenCount"`
+	Cached     *dialect.Tokens `json:"cachedContentTokenCount"`
+	Candidates dialect.Tokens  `json:"candidatesTokenCount"`
+	Thoughts   dialect.Tokens  `json:"thoughtsTokenCount"`
 	// ToolUse is what the server's own tools put into the prompt.
-	ToolUse int64 `json:"toolUsePromptTokenCount"`
-	Total   int64 `json:"totalTokenCount"`
+	ToolUse dialect.Tokens `json:"toolUsePromptTokenCount"`
+	Total   dialect.Tokens `json:"totalTokenCount"`
 }
 
 // malformed is the error for a body that is not an answer in the format; cause may be nil.
@@ -282,11 +282,12 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	m := chat.KnownUsage(&modelv1.ModelUsage{
-		InputTokens: u.Prompt, OutputTokens: u.Candidates, TotalTokens: u.Total, InputTokensCacheRead: u.Cached, ReasoningTokens: new(u.Thoughts),
+		InputTokens: int64(u.Prompt), OutputTokens: int64(u.Candidates), TotalTokens: int64(u.Total),
+		InputTokensCacheRead: (*int64)(u.Cached), ReasoningTokens: new(int64(u.Thoughts)),
 	})
 	if m == nil {
 		return nil
 	}
-	m.InputTokens, m.OutputTokens = chat.SumTokens(m.InputTokens, u.ToolUse), chat.SumTokens(m.OutputTokens, u.Thoughts)
+	m.InputTokens, m.OutputTokens = chat.SumTokens(m.InputTokens, int64(u.ToolUse)), chat.SumTokens(m.OutputTokens, int64(u.Thoughts))
 	return dialect.CacheApart(m)
 }

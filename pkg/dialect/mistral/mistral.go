@@ -19,11 +19,11 @@ const AnyTool = "any"
 
 // Usage is usage on the wire. Neither the tokens of reasoning nor those written to the cache are counted separately.
 type Usage struct {
-	Prompt     int64  `json:"prompt_tokens"`
-	Completion *int64 `json:"completion_tokens"`
-	Total      int64  `json:"total_tokens"`
+	Prompt     dialect.Tokens  `json:"prompt_tokens"`
+	Completion *dialect.Tokens `json:"completion_tokens"`
+	Total      dialect.Tokens  `json:"total_tokens"`
 	Details    struct {
-		Cached *int64 `json:"cached_tokens"`
+		Cached *dialect.Tokens `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 }
 
@@ -32,11 +32,11 @@ func (u *Usage) Message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	m := &modelv1.ModelUsage{InputTokens: u.Prompt, TotalTokens: u.Total, InputTokensCacheRead: u.Details.Cached}
+	m := &modelv1.ModelUsage{InputTokens: int64(u.Prompt), TotalTokens: int64(u.Total), InputTokensCacheRead: (*int64)(u.Details.Cached)}
 	if u.Completion != nil {
-		m.OutputTokens = *u.Completion
+		m.OutputTokens = int64(*u.Completion)
 	} else {
-		m.OutputTokens = max(0, u.Total-u.Prompt)
+		m.OutputTokens = max(0, int64(u.Total-u.Prompt))
 	}
 	return dialect.CacheApart(m)
 }

@@ -94,12 +94,12 @@ type logprobs struct {
 }
 
 type usage struct {
-	Prompt     int64 `json:"prompt_tokens"`
-	Completion int64 `json:"completion_tokens"`
-	Total      int64 `json:"total_tokens"`
+	Prompt     dialect.Tokens `json:"prompt_tokens"`
+	Completion dialect.Tokens `json:"completion_tokens"`
+	Total      dialect.Tokens `json:"total_tokens"`
 	Details    struct {
-		Cached  *int64 `json:"cached_tokens"`
-		Written *int64 `json:"cache_write_tokens"`
+		Cached  *dialect.Tokens `json:"cached_tokens"`
+		Written *dialect.Tokens `json:"cache_write_tokens"`
 	} `json:"prompt_tokens_details"`
 	// The times are in seconds, for Metadata.
 	QueueTime      json.RawMessage `json:"queue_time"`
@@ -107,9 +107,9 @@ type usage struct {
 	CompletionTime json.RawMessage `json:"completion_time"`
 	TotalTime      json.RawMessage `json:"total_time"`
 	// Created are tokens written to a cache, as Anthropic's models count them behind a server of the format.
-	Created           *int64 `json:"cache_creation_input_tokens"`
+	Created           *dialect.Tokens `json:"cache_creation_input_tokens"`
 	CompletionDetails struct {
-		Reasoning *int64 `json:"reasoning_tokens"`
+		Reasoning *dialect.Tokens `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
 }
 
@@ -323,8 +323,10 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	return dialect.CacheApart(&modelv1.ModelUsage{
-		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
-		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: cmp.Or(u.Created, u.Details.Written), ReasoningTokens: u.CompletionDetails.Reasoning,
+		InputTokens: int64(u.Prompt), OutputTokens: int64(u.Completion), TotalTokens: int64(u.Total),
+		InputTokensCacheRead:  (*int64)(u.Details.Cached),
+		InputTokensCacheWrite: (*int64)(cmp.Or(u.Created, u.Details.Written)),
+		ReasoningTokens:       (*int64)(u.CompletionDetails.Reasoning),
 	})
 }
 

@@ -48,14 +48,14 @@ type incomplete struct {
 }
 
 type usage struct {
-	Input   int64 `json:"input_tokens"`
-	Output  int64 `json:"output_tokens"`
-	Total   int64 `json:"total_tokens"`
+	Input   dialect.Tokens `json:"input_tokens"`
+	Output  dialect.Tokens `json:"output_tokens"`
+	Total   dialect.Tokens `json:"total_tokens"`
 	Details struct {
-		Cached  *int64 `json:"cached_tokens"`
-		Written *int64 `json:"cache_write_tokens"`
+		Cached  *dialect.Tokens `json:"cached_tokens"`
+		Written *dialect.Tokens `json:"cache_write_tokens"`
 		// Created is Perplexity's name of Written.
-		Created *int64 `json:"cache_creation_input_tokens"`
+		Created *dialect.Tokens `json:"cache_creation_input_tokens"`
 	} `json:"input_tokens_details"`
 	// ToolCalls counts calls of Perplexity's own tools.
 	ToolCalls struct {
@@ -64,7 +64,7 @@ type usage struct {
 		} `json:"search_web"`
 	} `json:"tool_calls_details"`
 	OutputDetails struct {
-		Reasoning *int64 `json:"reasoning_tokens"`
+		Reasoning *dialect.Tokens `json:"reasoning_tokens"`
 	} `json:"output_tokens_details"`
 }
 
@@ -207,17 +207,19 @@ func (u *usage) message() *modelv1.ModelUsage {
 		return nil
 	}
 	return dialect.CacheApart(&modelv1.ModelUsage{
-		InputTokens: u.Input, OutputTokens: u.Output, TotalTokens: u.Total,
-		InputTokensCacheRead: unlessZero(u.Details.Cached), InputTokensCacheWrite: unlessZero(cmp.Or(u.Details.Written, u.Details.Created)), ReasoningTokens: u.OutputDetails.Reasoning,
+		InputTokens: int64(u.Input), OutputTokens: int64(u.Output), TotalTokens: int64(u.Total),
+		InputTokensCacheRead:  unlessZero(u.Details.Cached),
+		InputTokensCacheWrite: unlessZero(cmp.Or(u.Details.Written, u.Details.Created)),
+		ReasoningTokens:       (*int64)(u.OutputDetails.Reasoning),
 	})
 }
 
 // unlessZero is a count; zero is none, since the server sends it whether or not it caches.
-func unlessZero(n *int64) *int64 {
+func unlessZero(n *dialect.Tokens) *int64 {
 	if n == nil || *n == 0 {
 		return nil
 	}
-	return n
+	return (*int64)(n)
 }
 
 // Billing implements dialect.Biller.

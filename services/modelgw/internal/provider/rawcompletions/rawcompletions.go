@@ -107,9 +107,9 @@ type completion struct {
 	Model   string   `json:"model"`
 	Choices []choice `json:"choices"`
 	Usage   *struct {
-		Prompt     int64 `json:"prompt_tokens"`
-		Completion int64 `json:"completion_tokens"`
-		Total      int64 `json:"total_tokens"`
+		Prompt     dialect.Tokens `json:"prompt_tokens"`
+		Completion dialect.Tokens `json:"completion_tokens"`
+		Total      dialect.Tokens `json:"total_tokens"`
 	} `json:"usage"`
 }
 
@@ -152,8 +152,9 @@ func (c *completion) Output([]*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 		output.ResponseId = &c.ID
 	}
 	if u := c.Usage; u != nil {
+		prompt, completed := int64(u.Prompt), int64(u.Completion)
 		output.Usage = chat.KnownUsage(&modelv1.ModelUsage{
-			InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: cmp.Or(u.Total, chat.SumTokens(u.Prompt, u.Completion)),
+			InputTokens: prompt, OutputTokens: completed, TotalTokens: cmp.Or(int64(u.Total), chat.SumTokens(prompt, completed)),
 		})
 	}
 	slices.SortStableFunc(c.Choices, func(a, b choice) int { return cmp.Compare(a.Index, b.Index) })
