@@ -84,6 +84,13 @@ type Demanding interface {
 	Demand(spec *agentv1.RunSpec) error
 }
 
+// Cautious is a machine that can tell before the run starts that a parameter probably does not say what was meant.
+type Cautious interface {
+	Machine
+	// Warn describes it for people; empty if there is nothing to say.
+	Warn(spec *agentv1.RunSpec) string
+}
+
 // Asking is a machine that knows before the run starts which models it may call. A model that cannot be called is then
 // refused before the run starts, and a model that is never called causes a warning. Parameters that name a model and
 // options are called model and config.

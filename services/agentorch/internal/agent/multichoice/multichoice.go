@@ -82,6 +82,11 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	return err
 }
 
+// Warn implements [agent.Cautious]: a misspelled placeholder stays in the text.
+func (m *machine) Warn(*agentv1.RunSpec) string {
+	return choice.TemplateWarning("the template of multiple_choice", m.params.Template)
+}
+
 func (m *machine) prompt(spec *agentv1.RunSpec, question string) (string, error) {
 	text, err := choice.New(spec.GetChoices()).Prompt(m.params.Template, question)
 	return text, rpcerr.In("params_json/template", err)

@@ -6,6 +6,7 @@ package prompt
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -109,15 +110,37 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	return err
 }
 
-// fill fills the template with the data of a run: its conversation and its store, each entry as JSON.
-func (m *machine) fill(spec *agentv1.RunSpec, messages []*modelv1.ChatMessage, stored template.Values) (string, error) {
+// Warn implements [agent.Cautious]: a misspelled placeholder stays in the text.
+func (m *machine) Warn(spec *agentv1.RunSpec) string {
+	stored := func(key string) (string, bool) {
+		value, ok := spec.GetStore()[key]
+		return value, ok
+	}
+	own, sample := template.Names(string(m.params.Params)), template.Names(spec.GetMetadataJson())
+	known := slices.Concat(own, slices.Collect(maps.Keys(spec.GetStore())), sample)
+	slices.Sort(known)
+	known = append([]string{promptName}, slices.Compact(known)...)
+	return template.Warning("the template of "+m.step.GetName(), m.params.Template, m.values(spec, nil, stored), known)
+}
+
+// promptName is the placeholder for what the last user message says.
+const promptName = "prompt"
+
+// values are what a template may name: the last user message, the parameters, the store, each entry as JSON, and the
+// metadata.
+func (m *machine) values(spec *agentv1.RunSpec, messages []*modelv1.ChatMessage, stored template.Values) template.Values {
 	store := func(name string) (string, bool) {
 		value, ok := stored(name)
 		return template.Text(value), ok
 	}
 	metadata := template.Object(spec.GetMetadataJson())
-	prompt := map[string]string{"prompt": chat.Text(chat.LastUser(messages))}
-	text, err := template.NewRoom().Prompt(m.params.Template,
-		template.First(template.Map(prompt), template.Object(string(m.params.Params)), store, metadata, template.Under("metadata", metadata)))
+	prompt := template.Map(map[string]string{promptName: chat.Text(chat.LastUser(messages))})
+	own := template.Object(string(m.params.Params))
+	return template.First(prompt, own, store, metadata, template.Under("metadata", metadata))
+}
+
+// fill fills the template with the data of a run: its conversation and its store.
+func (m *machine) fill(spec *agentv1.RunSpec, messages []*modelv1.ChatMessage, stored template.Values) (string, error) {
+	text, err := template.NewRoom().Prompt(m.params.Template, m.values(spec, messages, stored))
 	return text, rpcerr.In("params_json/template", err)
 }

@@ -39,6 +39,7 @@ func (c Checker) Check(ctx context.Context, project string, spec *agentv1.RunSpe
 		return nil, err
 	}
 	p.Warnings = append(p.Warnings, unknown...)
+	p.Warnings = append(p.Warnings, c.warnOfSteps(p.spec)...)
 	p.Warnings = append(p.Warnings, c.warnOfScorers(p.spec)...)
 	if err := c.checkSandboxes(ctx, p); err != nil {
 		return nil, err
@@ -254,6 +255,26 @@ func (c Checker) checkScorers(project string, spec *agentv1.RunSpec) error {
 		}
 	}
 	return nil
+}
+
+// warnOfSteps warns of parameters of steps that probably do not say what was meant. Runs of samples get no such warning:
+// their evaluation did.
+func (c Checker) warnOfSteps(spec *agentv1.RunSpec) []*agentv1.EvalWarning {
+	if spec.GetAttribution().GetEval() != "" {
+		return nil
+	}
+	var warnings []*agentv1.EvalWarning
+	for i, step := range spec.GetSteps() {
+		machine, err := c.Agents.New(step)
+		cautious, ok := machine.(agent.Cautious)
+		if err != nil || !ok {
+			continue
+		}
+		if text := cautious.Warn(spec); text != "" {
+			warnings = append(warnings, &agentv1.EvalWarning{Message: text, Field: run.FieldOfStep(i)})
+		}
+	}
+	return warnings
 }
 
 // warnOfScorers warns of verdicts that an answer could forge. Runs of samples get no such warning: their evaluation

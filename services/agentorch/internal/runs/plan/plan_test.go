@@ -652,6 +652,32 @@ func TestACommandWithTheAnswerInItIsWarnedOf(t *testing.T) {
 	assert.Contains(t, plan.Warnings[0].GetMessage(), "EVALFLEET_COMPLETION")
 }
 
+// A placeholder that no value has is warned of before the run: the model would read it. Runs of samples are not warned.
+func TestAMisspelledPlaceholderIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(
+		fleettest.Step("system_message", `{"template": "{manner} {lang} {kept} {metadata.lang} {{x}}", "params": {"manner": "kind"}}`),
+		fleettest.Step("prompt_template", `{"template": "{promt} in {lnag}"}`),
+		fleettest.Step("multiple_choice", `{"template": "{question} {choices} {leters}"}`),
+	)
+	spec.MetadataJson, spec.Store = `{"lang": "go"}`, map[string]string{"kept": `1`}
+	spec.Choices = []string{"a", "b"}
+	plan, err := f.Runs.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	require.Len(t, plan.Warnings, 2)
+	assert.Equal(t, "spec.steps[1]", plan.Warnings[0].GetField())
+	assert.Equal(t, "the template of prompt_template has no value for {promt}, {lnag}, which stays in the text if nothing sets it before; "+
+		"did you mean prompt? known: prompt, kept, lang", plan.Warnings[0].GetMessage())
+	assert.Equal(t, "spec.steps[2]", plan.Warnings[1].GetField())
+	assert.Contains(t, plan.Warnings[1].GetMessage(), "{leters}")
+	assert.Contains(t, plan.Warnings[1].GetMessage(), "did you mean letters? known: question, choices, letters")
+	spec.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e"}
+	plan, err = f.Runs.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	assert.Empty(t, plan.Warnings)
+}
+
 func TestNamesMeanOneToolThroughout(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -36,11 +36,24 @@ func CheckTemplate(template string) error {
 	return nil
 }
 
+// The placeholders of a template.
+const (
+	questionName = "question"
+	choicesName  = "choices"
+	lettersName  = "letters"
+)
+
+// TemplateWarning says which placeholders of a template stay in the text; empty if none do. Whose names the template.
+func TemplateWarning(whose, text string) string {
+	values := template.Map(map[string]string{questionName: "", choicesName: "", lettersName: ""})
+	return template.Warning(whose, text, values, []string{questionName, choicesName, lettersName})
+}
+
 // Prompt fills a template: `{question}`, `{choices}` with the options one per line, `{letters}` with `A,B,C`. `{{` and
 // `}}` are single braces. Inserted text is not expanded again. It fails with REQUEST_TOO_LARGE if the prompt is over
 // bound.TemplateBytes.
 func (c Choices) Prompt(text, question string) (string, error) {
 	return template.NewRoom().Prompt(text, template.Map(map[string]string{
-		"question": question, "choices": c.List(), "letters": strings.Join(c.Letters(), ","),
+		questionName: question, choicesName: c.List(), lettersName: strings.Join(c.Letters(), ","),
 	}))
 }

@@ -4,12 +4,17 @@
 package template
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Values returns the value of a placeholder by its name. It may be called repeatedly with the same name.
@@ -71,25 +76,55 @@ func valueOf(found string, values Values) string {
 	return found
 }
 
-// Missing returns the placeholders of a text that begin with a prefix and have no value, each once, in order.
+// Missing returns the placeholders of a program that begin with a prefix and have no value, each once, in order.
 func Missing(text, prefix string, values Values) []string {
+	return missing(placeholder, text, prefix, values)
+}
+
+// Unfilled returns the placeholders of a prompt that have no value, each once, in order: they stay in its text.
+func Unfilled(text string, values Values) []string { return missing(withEscapes, text, "", values) }
+
+func missing(form *regexp.Regexp, text, prefix string, values Values) []string {
 	var missing []string
 	seen := map[string]bool{}
 	for rest := text; ; {
-		at := placeholder.FindStringIndex(rest)
+		at := form.FindStringIndex(rest)
 		if at == nil {
 			return missing
 		}
-		name := rest[at[0]+1 : at[1]-1]
+		found := rest[at[0]:at[1]]
 		rest = rest[at[1]:]
-		if !strings.HasPrefix(name, prefix) || seen[name] {
-			continue
+		name := strings.Trim(found, "{}")
+		if name == "" || !strings.HasPrefix(name, prefix) || seen[name] {
+			continue // A name that is empty is an escape.
 		}
 		seen[name] = true
 		if _, ok := values(name); !ok {
 			missing = append(missing, name)
 		}
 	}
+}
+
+// mostNamed bounds the names in a warning.
+const mostNamed = 20
+
+// Warning says of a prompt which placeholders have no value before the run starts; empty if all have one. Whose names
+// the template, and known are the names that have a value, of which some stand for all if they are many.
+func Warning(whose, text string, values Values, known []string) string {
+	unfilled := Unfilled(text, values)
+	if len(unfilled) == 0 {
+		return ""
+	}
+	meant := ""
+	for _, name := range unfilled {
+		meant = cmp.Or(meant, suggest.Question(name, known))
+	}
+	named := "{" + strings.Join(unfilled[:min(len(unfilled), mostNamed)], "}, {") + "}"
+	if more := len(known) - mostNamed; more > 0 {
+		known = append(slices.Clone(known[:mostNamed]), fmt.Sprintf("and %d more", more))
+	}
+	says := whose + " has no value for " + named + ", which stays in the text if nothing sets it before; "
+	return says + meant + suggest.Known(known)
 }
 
 // First asks several values in turn.
@@ -157,6 +192,15 @@ func (o *object) member(name string) (string, bool) {
 		o.inner[outer] = &object{document: string(value)}
 	}
 	return o.inner[outer].member(rest)
+}
+
+// Names returns the names of a JSON object's members, sorted; none if the document is no object.
+func Names(document string) []string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(document), &members) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(members))
 }
 
 // begins reports whether a JSON text is of the kind that begins so.

@@ -2,6 +2,7 @@ package template_test
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,20 @@ func TestFill(t *testing.T) {
 	assert.Equal(t, "{n} is 7, {7}", filled(t, template.NewRoom().Prompt, "{{n}} is {n}, {{{n}}}", values))
 	assert.Equal(t, []string{"metadata.z", "metadata.deep.no"}, template.Missing("{metadata.z}{n}{z}{metadata.deep.no}{metadata.n}{metadata.z}", "metadata.", values))
 	assert.Equal(t, "{{n}}", filled(t, template.NewRoom().Program, "{{n}}", template.Map(nil)))
+}
+
+// A placeholder without a value is warned of with the name that was probably meant; doubled braces are none.
+func TestAPlaceholderWithoutAValueIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	values := template.First(template.Map(map[string]string{"name": "Ada"}), template.Under("metadata", template.Map(map[string]string{"lang": "go"})))
+	assert.Equal(t, []string{"nmae", "no.such"}, template.Unfilled("{nmae} {{x}} {name} {metadata.lang} {no.such} {nmae} {1}", values))
+	assert.Equal(t, "it has no value for {nmae}, {x}, which stays in the text if nothing sets it before; did you mean name? known: name, lang",
+		template.Warning("it", "{nmae} {x}", values, []string{"name", "lang"}))
+	assert.Empty(t, template.Warning("it", "{name} {{x}}", values, []string{"name"}))
+	many := template.Warning("it", "{x}", values, slices.Repeat([]string{"abcdef"}, 25))
+	assert.True(t, strings.HasSuffix(many, "abcdef, and 5 more"), many)
+	assert.Equal(t, []string{"a", "b"}, template.Names(`{"b": 1, "a": {}}`))
+	assert.Empty(t, template.Names(`[1]`))
 }
 
 func filled(t *testing.T, fill func(string, template.Values) (string, error), text string, values template.Values) string {
