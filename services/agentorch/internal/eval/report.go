@@ -59,7 +59,7 @@ func (d *loop) logChange(log *slog.Logger, c *agentv1.EvalStateChanged) {
 	log = log.With("state", enum.Word(c.GetState()), "samples", p.GetTotal(), "succeeded", p.GetSucceeded(), "failed", p.GetFailed(), "cancelled", p.GetCancelled(),
 		"scores", len(e.GetResults().GetScores()), "tokens", p.GetTotalTokens())
 	if e.GetStartTime() != nil {
-		log = log.With("took", e.GetEndTime().AsTime().Sub(e.GetStartTime().AsTime()))
+		log = log.With("took", e.GetEndTime().AsTime().Sub(e.GetStartTime().AsTime())-e.GetPausedTime().AsDuration())
 	}
 	if c.GetState() == agentv1.EvalState_EVAL_STATE_FAILED {
 		log.Warn("an evaluation has ended", "reason", c.GetError().GetReason())

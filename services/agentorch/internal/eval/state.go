@@ -27,6 +27,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -281,11 +282,22 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 		return
 	}
 	// Resumed: samples that did not succeed are run again.
+	s.paused(s.Eval.GetEndTime(), at)
 	s.Eval.EndTime, s.Eval.Results = nil, nil
 	for i := range s.Slots {
 		if s.Slots[i].undone() {
 			s.change(i, func(slot *Slot) { slot.Finished, slot.Run = nil, "" })
 		}
+	}
+}
+
+// paused counts the time between an end and the resumption, if the evaluation had begun before.
+func (s *State) paused(end, resumed *timestamppb.Timestamp) {
+	if s.Eval.StartTime == nil || end == nil {
+		return
+	}
+	if pause := resumed.AsTime().Sub(end.AsTime()); pause > 0 {
+		s.Eval.PausedTime = durationpb.New(s.Eval.GetPausedTime().AsDuration() + pause)
 	}
 }
 

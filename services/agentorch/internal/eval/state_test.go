@@ -5,15 +5,49 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
+
+// What passes between an end and a resumption is counted, of an evaluation that had begun.
+func TestTimeBetweenAnEndAndAResumptionIsApart(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	created := &agentv1.EvalCreated{Samples: 1, Spec: &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: "a/a"}}}}
+	cancelled := &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED}}}
+	resumed := &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_RUNNING}}}
+	admitted := &agentv1.Event{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{Run: "r", Epoch: 1}}}
+	s := &State{}
+	for i, step := range []struct {
+		event *agentv1.Event
+		after time.Duration
+		want  time.Duration
+	}{
+		{&agentv1.Event{Kind: &agentv1.Event_EvalCreated{EvalCreated: created}}, 0, 0},
+		{cancelled, time.Second, 0},
+		{resumed, time.Hour, 0}, // It had not begun: nothing had been at work.
+		{admitted, time.Second, 0},
+		{cancelled, time.Second, 0},
+		{resumed, 2 * time.Hour, 2 * time.Hour},
+		{cancelled, time.Second, 2 * time.Hour},
+		{resumed, time.Minute, 2*time.Hour + time.Minute},
+	} {
+		began = began.Add(step.after)
+		e := proto.CloneOf(step.event)
+		e.Seq, e.Time, e.Journal = int64(i+1), timestamppb.New(began), "projects/p/evals/e"
+		s.Apply(e)
+		assert.Equal(t, step.want, s.Eval.GetPausedTime().AsDuration(), i)
+	}
+}
 
 // recount counts the progress from all slots, as the counts are defined.
 func recount(s *State) *agentv1.EvalProgress {

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -223,6 +225,21 @@ func TestShowCountsOnlyWhatCameToItsEnd(t *testing.T) {
 	} {
 		eval := at(cancelled, 0)
 		eval.Progress = p
+		c := begin(t, append(serve(t, &server{eval: eval}), "eval", "show", "e1")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Contains(t, c.stdout.String(), says)
+	}
+}
+
+func TestTheTimeOfAnEvaluationIsWithoutItsPauses(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for paused, says := range map[time.Duration]string{0: " · 2h0m12.3s · ", 2 * time.Hour: " · 12.3s, without 2h0m0s before it was resumed · "} {
+		eval := at(succeeded, 1)
+		eval.StartTime, eval.EndTime = timestamppb.New(began), timestamppb.New(began.Add(2*time.Hour+12300*time.Millisecond))
+		if paused > 0 {
+			eval.PausedTime = durationpb.New(paused)
+		}
 		c := begin(t, append(serve(t, &server{eval: eval}), "eval", "show", "e1")...)
 		require.Equal(t, 0, c.end(t), c.stderr.String())
 		assert.Contains(t, c.stdout.String(), says)

@@ -218,13 +218,23 @@ func (s *session) facts(e *agentv1.Eval) string {
 		}
 	}
 	if e.GetStartTime() != nil && e.GetEndTime() != nil {
-		parts = append(parts, e.GetEndTime().AsTime().Sub(e.GetStartTime().AsTime()).Round(100*time.Millisecond).String())
+		parts = append(parts, duration(e))
 	}
 	parts = append(parts, progress.Count(p.GetTotalTokens())+" tokens")
 	if p.TotalCost != nil {
 		parts = append(parts, progress.Cost(p.GetTotalCost(), p.GetCostPartial()))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// duration is how long an evaluation took. What passed between an end and its resumption is apart.
+func duration(e *agentv1.Eval) string {
+	all, paused := e.GetEndTime().AsTime().Sub(e.GetStartTime().AsTime()), e.GetPausedTime().AsDuration()
+	took := (all - paused).Round(100 * time.Millisecond).String()
+	if paused > 0 {
+		took += ", without " + paused.Round(100*time.Millisecond).String() + " before it was resumed"
+	}
+	return took
 }
 
 // showScores writes a row per scorer, reducer and model, with a column for every metric that one of them has.

@@ -1269,7 +1269,9 @@ type Eval struct {
 	// samples do not change it.
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Deviations from the specification, known since the creation.
-	Warnings      []*EvalWarning `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []*EvalWarning `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// How long it had ended between `start_time` and `end_time` until it was resumed, in all; not set if it was not.
+	PausedTime    *durationpb.Duration `protobuf:"bytes,16,opt,name=paused_time,json=pausedTime,proto3" json:"paused_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1405,6 +1407,13 @@ func (x *Eval) GetEtag() string {
 func (x *Eval) GetWarnings() []*EvalWarning {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Eval) GetPausedTime() *durationpb.Duration {
+	if x != nil {
+		return x.PausedTime
 	}
 	return nil
 }
@@ -2259,7 +2268,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x04blob\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x86\x01\n" +
 	"\x04mode\x18\x04 \x01(\rBr\xbaHo\xba\x01l\n" +
 	"\tfile.mode\x12Qwant permission bits as a decimal number of at most 511: 420 is 0644, 493 is 0755\x1a\fthis <= 511uR\x04modeB\x06\n" +
-	"\x04body\"\xb9\b\n" +
+	"\x04body\"\xfa\b\n" +
 	"\x04Eval\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xe0A\b\xb8\xbb\x18\x01R\x04name\x128\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\x06\xbaH\x03\xd8\x01\x03R\x04spec\x128\n" +
@@ -2279,7 +2288,9 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\aendTime\x12\x17\n" +
 	"\x04head\x18\r \x01(\x03B\x03\xe0A\x03R\x04head\x12\x18\n" +
 	"\x04etag\x18\x0e \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x12@\n" +
-	"\bwarnings\x18\x0f \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningB\x03\xe0A\x03R\bwarnings\x1aX\n" +
+	"\bwarnings\x18\x0f \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningB\x03\xe0A\x03R\bwarnings\x12?\n" +
+	"\vpaused_time\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x03\xe0A\x03R\n" +
+	"pausedTime\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -2437,12 +2448,12 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*RunError)(nil),              // 37: evalfleet.agent.v1.RunError
 	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
 	(*EvalWarning)(nil),           // 39: evalfleet.agent.v1.EvalWarning
-	(WaitReason)(0),               // 40: evalfleet.agent.v1.WaitReason
-	(RunState)(0),                 // 41: evalfleet.agent.v1.RunState
-	(*NamedScore)(nil),            // 42: evalfleet.agent.v1.NamedScore
-	(*LimitReached)(nil),          // 43: evalfleet.agent.v1.LimitReached
-	(*v1.ModelUsage)(nil),         // 44: evalfleet.model.v1.ModelUsage
-	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(WaitReason)(0),               // 41: evalfleet.agent.v1.WaitReason
+	(RunState)(0),                 // 42: evalfleet.agent.v1.RunState
+	(*NamedScore)(nil),            // 43: evalfleet.agent.v1.NamedScore
+	(*LimitReached)(nil),          // 44: evalfleet.agent.v1.LimitReached
+	(*v1.ModelUsage)(nil),         // 45: evalfleet.model.v1.ModelUsage
 	(*RunWait)(nil),               // 46: evalfleet.agent.v1.RunWait
 	(*v14.Note)(nil),              // 47: evalfleet.effect.v1.Note
 	(*v13.OffloadedField)(nil),    // 48: evalfleet.content.v1.OffloadedField
@@ -2485,32 +2496,33 @@ var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	38, // 34: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
 	38, // 35: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
 	39, // 36: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	14, // 37: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
-	40, // 38: evalfleet.agent.v1.EvalWait.reason:type_name -> evalfleet.agent.v1.WaitReason
-	38, // 39: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
-	41, // 40: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
-	42, // 41: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
-	43, // 42: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	37, // 43: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
-	44, // 44: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
-	45, // 45: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
-	45, // 46: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	46, // 47: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
-	47, // 48: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
-	38, // 49: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
-	48, // 50: evalfleet.agent.v1.EvalSample.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	17, // 51: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	18, // 52: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	25, // 53: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	36, // 54: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	11, // 55: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
-	44, // 56: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	44, // 57: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	40, // 37: evalfleet.agent.v1.Eval.paused_time:type_name -> google.protobuf.Duration
+	14, // 38: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	41, // 39: evalfleet.agent.v1.EvalWait.reason:type_name -> evalfleet.agent.v1.WaitReason
+	38, // 40: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	42, // 41: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
+	43, // 42: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
+	44, // 43: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
+	37, // 44: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	45, // 45: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
+	40, // 46: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
+	40, // 47: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
+	46, // 48: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
+	47, // 49: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
+	38, // 50: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
+	48, // 51: evalfleet.agent.v1.EvalSample.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	17, // 52: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	18, // 53: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	25, // 54: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	36, // 55: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	11, // 56: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
+	45, // 57: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	45, // 58: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }

@@ -747,6 +747,7 @@ class Eval(_message.Message):
     HEAD_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PAUSED_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Format: `projects/{project}/evals/{eval}`. The server chooses the id."""
     state: Global___EvalState.ValueType
@@ -801,6 +802,10 @@ class Eval(_message.Message):
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.EvalWarning]:
         """Deviations from the specification, known since the creation."""
 
+    @_builtins.property
+    def paused_time(self) -> _duration_pb2.Duration:
+        """How long it had ended between `start_time` and `end_time` until it was resumed, in all; not set if it was not."""
+
     def __init__(
         self,
         *,
@@ -819,10 +824,11 @@ class Eval(_message.Message):
         head: _builtins.int = ...,
         etag: _builtins.str = ...,
         warnings: _abc.Iterable[_run_pb2.EvalWarning] | None = ...,
+        paused_time: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "progress", b"progress", "results", b"results", "spec", b"spec", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "paused_time", b"paused_time", "progress", b"progress", "results", b"results", "spec", b"spec", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "etag", b"etag", "head", b"head", "name", b"name", "progress", b"progress", "results", b"results", "role_usage", b"role_usage", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "usage", b"usage", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "etag", b"etag", "head", b"head", "name", b"name", "paused_time", b"paused_time", "progress", b"progress", "results", b"results", "role_usage", b"role_usage", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "usage", b"usage", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
