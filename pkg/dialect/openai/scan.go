@@ -8,7 +8,20 @@ import (
 )
 
 // scanned are the members of a chat completion, or of a chunk of one, that ScanCompletion looks for.
-var scanned = []string{"id", "usage", "service_tier"}
+var scanned = []string{"id", "usage", "service_tier", "x_groq"}
+
+// usageOf returns the usage among the members, or Groq's own, whose streams may have it there alone.
+func usageOf(doc []byte, found []jsonscan.Span) []byte {
+	if said := found[1].Of(doc); len(said) > 0 && string(said) != "null" {
+		return said
+	}
+	own := found[3].Of(doc)
+	var within [1]jsonscan.Span
+	if jsonscan.Object(own, scanned[1:2], within[:]) != nil {
+		return nil
+	}
+	return within[0].Of(own)
+}
 
 var finishReason = dialect.NewWordPath("choices", "finish_reason")
 
@@ -25,7 +38,7 @@ func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *mo
 	if facts.ID != "" && !usageComes {
 		return
 	}
-	var found [3]jsonscan.Span
+	var found [4]jsonscan.Span
 	jsonscan.Edges(doc, scanned, found[:])
 	lacks := !found[1].Found() || !found[2].Found() && dialect.Says(doc, `"service_tier"`)
 	if usageComes && lacks && jsonscan.Object(doc, scanned, found[:]) != nil {
@@ -37,7 +50,7 @@ func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *mo
 	if !usageComes {
 		return
 	}
-	if u := usage(found[1].Of(doc)); u != nil {
+	if u := usage(usageOf(doc, found[:])); u != nil {
 		facts.Usage = u
 		tier, _ := jsonscan.Text(found[2].Of(doc))
 		facts.Billing = facts.Billing.With(dialect.Billing{Mode: Mode(tier)})

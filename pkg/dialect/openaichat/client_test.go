@@ -304,6 +304,31 @@ func TestScanUsageReadsTheAnswersOwnMembers(t *testing.T) {
 	assert.Equal(t, "priority", facts.Billing.Mode)
 }
 
+// Groq's streams may have their usage in a member of its own; that among the usual members counts first.
+func TestUsageInGroqsOwnMember(t *testing.T) {
+	t.Parallel()
+	for members, want := range map[string][]int64{
+		`"x_groq":{"id":"r","usage":{"queue_time":0.1,"prompt_tokens":10,"completion_tokens":2,"total_tokens":12}}`:                    {10, 2, 12},
+		`"usage":null,"x_groq":{"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12}}`:                                 {10, 2, 12},
+		`"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},"x_groq":{"usage":{"prompt_tokens":10,"total_tokens":10}}`: {1, 2, 3},
+	} {
+		chunk := []byte(`{"id":"a","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],` + members + `}`)
+		counts := func(u *modelv1.ModelUsage) []int64 {
+			return []int64{u.GetInputTokens(), u.GetOutputTokens(), u.GetTotalTokens()}
+		}
+		reader := openaichat.Codec{}.NewStreamReader()
+		_, err := reader.Add(dialect.Event{Data: chunk})
+		require.NoError(t, err)
+		assert.Equal(t, want, counts(reader.Usage()), members)
+		var facts dialect.Facts
+		openaichat.Codec{}.ScanUsage(chunk, &facts)
+		assert.Equal(t, want, counts(facts.Usage), members)
+	}
+	var facts dialect.Facts
+	openaichat.Codec{}.ScanUsage([]byte(`{"id":"a","choices":[],"x_groq":{"id":"prompt_tokens"},"prompt_tokens":1}`), &facts)
+	assert.Nil(t, facts.Usage)
+}
+
 func TestAStreamIsCompleteWhenAllItsChoicesAre(t *testing.T) {
 	t.Parallel()
 	dialecttest.CompleteChoices(t, openaichat.Codec{})

@@ -29,6 +29,18 @@ type completion struct {
 	// Created and Fingerprint are for Metadata.
 	Created     json.RawMessage `json:"created"`
 	Fingerprint json.RawMessage `json:"system_fingerprint"`
+	// Groq is Groq's own, whose streams may have their usage there alone.
+	Groq *struct {
+		Usage *usage `json:"usage"`
+	} `json:"x_groq"`
+}
+
+// usage returns the usage of an answer or a chunk; nil if it has none.
+func (c *completion) usage() *usage {
+	if c.Usage == nil && c.Groq != nil {
+		return c.Groq.Usage
+	}
+	return c.Usage
 }
 
 type choice struct {
@@ -143,7 +155,7 @@ func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 		}
 		choices = append(choices, c.Choices[i].output(c.Model, tools))
 	}
-	return dialect.NewOutput(c.ID, c.Model, c.Usage.message(), choices...), nil
+	return dialect.NewOutput(c.ID, c.Model, c.usage().message(), choices...), nil
 }
 
 // Metadata returns what a server says of an answer beside it, as a JSON object: its id, when and by what it was made,

@@ -54,8 +54,8 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if chunk.Model != "" {
 		s.whole.Model = chunk.Model
 	}
-	if chunk.Usage != nil {
-		s.whole.Usage = chunk.Usage
+	if used := chunk.usage(); used != nil {
+		s.whole.Usage = used
 	}
 	if chunk.Tier != "" {
 		s.whole.Tier = chunk.Tier
