@@ -12,10 +12,12 @@ import (
 	"strings"
 )
 
-// RefuseOwn fails if an account's base URL leads to one of these addresses, host:port, at which the platform itself
-// serves clients: calls of the account would return to it, with the wrong credential.
+// RefuseOwn fails if an account's base URL, or one that its requests may name, leads to one of these addresses,
+// host:port, at which the platform itself serves clients: calls of the account would return to it, with the wrong
+// credential.
 func (c *Config) RefuseOwn(addresses ...string) error {
 	bases := c.baseURLs()
+	maps.Copy(bases, c.allowedBaseURLs())
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
 		for _, own := range addresses {

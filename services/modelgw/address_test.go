@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw"
@@ -39,6 +40,26 @@ func TestABaseURLThatLeadsBackIsRefused(t *testing.T) {
 		c := modelgw.Config{}
 		c.Anthropic.BaseURL = base
 		require.NoError(t, c.RefuseOwn(own), base)
+	}
+}
+
+// An address that requests may name leads back too, wherever the configuration has it.
+func TestAnAllowedBaseURLThatLeadsBackIsRefused(t *testing.T) {
+	t.Parallel()
+	for says, document := range map[string]string{
+		"modelgw.openai.allowed_base_urls[1]":                     `openai: {allowed_base_urls: ["https://a.example", "http://localhost:7460/v1"]}`,
+		"modelgw.mistral.azure.allowed_base_urls[0]":              `mistral: {azure: {allowed_base_urls: ["http://127.0.0.1:7460"]}}`,
+		"modelgw.grok.allowed_base_urls[0]":                       `grok: {allowed_base_urls: ["localhost:7460"]}`,
+		"modelgw.openai_api.services.own.allowed_base_urls[0]":    `openai_api: {services: {own: {allowed_base_urls: ["http://127.0.0.1:7460"]}}}`,
+		"modelgw.services.vllm.accounts.two.allowed_base_urls[0]": `services: {vllm: {accounts: {two: {allowed_base_urls: ["http://127.0.0.1:7460"]}}}}`,
+		"modelgw.anthropic.accounts.other.allowed_base_urls[0]":   `anthropic: {accounts: {other: {allowed_base_urls: ["http://127.0.0.1:7460/"]}}}`,
+		"modelgw.bedrock.accounts.elsewhere.allowed_base_urls[0]": `bedrock: {accounts: {elsewhere: {allowed_base_urls: ["http://[::1]:7460"]}}}`,
+		"modelgw.google.vertex.allowed_base_urls[0]":              `google: {vertex: {allowed_base_urls: ["http://127.0.0.1:7460"]}}`,
+	} {
+		var c modelgw.Config
+		require.NoError(t, yaml.Unmarshal([]byte(document), &c), document)
+		require.ErrorContains(t, c.RefuseOwn("127.0.0.1:7460"), says)
+		require.NoError(t, c.RefuseOwn("127.0.0.1:7461"), document)
 	}
 }
 

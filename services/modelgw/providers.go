@@ -229,6 +229,23 @@ func (c *Config) baseURLs() map[string]string {
 	return all
 }
 
+// allowedBaseURLs are the further addresses that requests may name, by their places in the configuration.
+func (c *Config) allowedBaseURLs() map[string]string {
+	all := map[string]string{}
+	for path, addresses := range config.All[[]string](c) {
+		if !strings.HasSuffix(path, ".allowed_base_urls") {
+			continue
+		}
+		for i, address := range addresses {
+			if strings.HasPrefix(path, grok.Name+".") {
+				address = grok.WithScheme(address)
+			}
+			all[fmt.Sprintf("modelgw.%s[%d]", path, i)] = address
+		}
+	}
+	return all
+}
+
 // keyFaults are the errors in the credentials of accounts.
 func (c *Config) keyFaults() (faults []error) {
 	for path, key := range config.All[provider.Key](c) {
