@@ -229,12 +229,14 @@ func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRe
 	return &modelv1.ReleaseGenerateResponse{}, nil
 }
 
-// ListProviders implements the client: mockllm is available, one provider has no key, and one has models whose names
-// include the account.
+// ListProviders implements the client: mockllm is available, one provider has no key except on Azure, and one has models
+// whose names include the account.
 func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, ...grpc.CallOption) (*modelv1.ListProvidersResponse, error) {
 	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{
 		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},
-		{Name: "openai", Accounts: []*modelv1.Account{{Name: "default", Problem: "set OPENAI_API_KEY"}}},
+		{Name: "openai", Accounts: []*modelv1.Account{
+			{Name: "default", Problem: "set OPENAI_API_KEY"}, {Name: "default", Service: "azure", Usable: true}, {Name: "default", Service: "bedrock", Problem: "set a region"},
+		}},
 		{Name: "openai-api", AccountInModel: true, Accounts: []*modelv1.Account{{Name: "keyless", Problem: "set api_key"}, {Name: "local", Usable: true}}},
 	}}, nil
 }

@@ -165,7 +165,8 @@ func (s *server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (
 			account.Problem = "set the key"
 		}
 		team := &modelv1.Account{Name: "team", Usable: slices.Contains(s.keyed, name+"/team")}
-		all = append(all, &modelv1.Provider{Name: name, Accounts: []*modelv1.Account{account, team}})
+		cloud := &modelv1.Account{Name: "default", Service: "azure", Usable: slices.Contains(s.keyed, name+"/azure")}
+		all = append(all, &modelv1.Provider{Name: name, Accounts: []*modelv1.Account{account, team, cloud}})
 	}
 	return &modelv1.ListProvidersResponse{Providers: all}, nil
 }

@@ -139,7 +139,10 @@ func (s *session) listLimits(ctx context.Context) error {
 	parents := []string{s.app.parent()}
 	for _, p := range providers.GetProviders() {
 		for _, of := range p.GetAccounts() {
-			parents = append(parents, account(p.GetName()+"/"+of.GetName()))
+			// Accounts of different clouds with the same name have one budget.
+			if parent := account(p.GetName() + "/" + of.GetName()); !slices.Contains(parents, parent) {
+				parents = append(parents, parent)
+			}
 		}
 	}
 	var budgets []*modelv1.Budget

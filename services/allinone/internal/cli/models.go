@@ -78,7 +78,13 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 			continue
 		}
 		for _, account := range p.GetAccounts() {
-			rows = append(rows, []string{p.GetName(), account.GetName(), p.GetDescription(), keyOf(account)})
+			at := p.GetName()
+			if account.GetService() != "" {
+				at += "/" + account.GetService()
+			}
+			if provider != "" || account.GetService() == "" || account.GetUsable() { // Most have none of the clouds.
+				rows = append(rows, []string{at, account.GetName(), p.GetDescription(), keyOf(account)})
+			}
 		}
 		if len(p.GetAccounts()) == 0 {
 			rows = append(rows, []string{p.GetName(), "–", p.GetDescription(), "–"})
@@ -144,6 +150,8 @@ func keyOf(account *modelv1.Account) string {
 		return "not needed"
 	case account.GetKeys() > 1:
 		return fmt.Sprintf("yes, %d keys", account.GetKeys())
+	case account.GetKeys() == 0 && account.GetUsable():
+		return "the cloud's credentials, if it gives any"
 	case account.GetUsable():
 		return "yes"
 	default:

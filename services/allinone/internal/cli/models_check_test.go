@@ -8,6 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Accounts in clouds are shown where they can be used, or where their provider is asked for.
+func TestAccountsInCloudsAreShown(t *testing.T) {
+	t.Parallel()
+	flags := serve(t, &server{keyed: []string{"google", "openai/azure"}})
+	c := begin(t, append(flags, "models")...)
+	require.Equal(t, 0, c.end(t), c.stderr.String())
+	assert.Regexp(t, `openai/azure +default .*the cloud's credentials, if it gives any`, c.stdout.String())
+	assert.NotContains(t, c.stdout.String(), "google/azure")
+	c = begin(t, append(flags, "models", "--provider", "google")...)
+	require.Equal(t, 0, c.end(t), c.stderr.String())
+	assert.Regexp(t, `google/azure +default .*no:`, c.stdout.String())
+}
+
 func TestAModelIsCheckedWithoutACall(t *testing.T) {
 	t.Parallel()
 	flags := serve(t, &server{keyed: []string{"openai"}})

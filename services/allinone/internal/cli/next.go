@@ -135,7 +135,7 @@ func (s *session) realModel(ctx context.Context) (model, key string) {
 		for _, c := range candidates {
 			if slices.ContainsFunc(r.GetProviders(), func(p *modelv1.Provider) bool {
 				return p.GetName() == c.provider && slices.ContainsFunc(p.GetAccounts(), func(a *modelv1.Account) bool {
-					return a.GetName() == "default" && a.GetUsable()
+					return a.GetName() == "default" && a.GetService() == "" && a.GetUsable()
 				})
 			}) {
 				return c.model, ""

@@ -179,6 +179,14 @@ func (a *Accounts) Usable() []*modelv1.Account {
 	return accounts
 }
 
+// InCloud returns accounts as those of the models of a service, `azure`, `bedrock` or `vertex`. It changes them.
+func InCloud(service string, accounts []*modelv1.Account) []*modelv1.Account {
+	for _, a := range accounts {
+		a.Service = service
+	}
+	return accounts
+}
+
 // lacksKey describes how to set the key of a credential of an account; empty if it has one or needs none.
 func (a *Accounts) lacksKey(name string, c credential) string {
 	switch {

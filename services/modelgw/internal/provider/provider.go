@@ -291,8 +291,10 @@ type Kind struct {
 	Dialect string
 	// Models are names that are known; others may be taken too.
 	Models []string
-	// Accounts are the configured accounts.
+	// Accounts are the configured accounts, without those of Clouds.
 	Accounts []*modelv1.Account
+	// Clouds are the accounts of models that clouds serve, each with its service ([InCloud]).
+	Clouds []*modelv1.Account
 	// Vendor is the vendor's own address; empty if that is not known.
 	Vendor string
 	// AccountInModel means that a model's name begins with its account, and that requests name no account beside it.

@@ -136,7 +136,7 @@ func (s *Server) ListProviders(_ context.Context, r *modelv1.ListProvidersReques
 	kinds, answer.NextPageToken = resource.Cut(page, kinds, func(k provider.Kind) string { return k.Name })
 	for _, kind := range kinds {
 		known := &modelv1.Provider{
-			Name: kind.Name, Description: kind.Description, Accounts: kind.Accounts, AccountInModel: kind.AccountInModel,
+			Name: kind.Name, Description: kind.Description, Accounts: slices.Concat(kind.Accounts, kind.Clouds), AccountInModel: kind.AccountInModel,
 		}
 		if kind.Dialect != "" {
 			known.Dialects = []string{kind.Dialect}

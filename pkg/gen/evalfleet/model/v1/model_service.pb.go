@@ -3370,7 +3370,11 @@ type Account struct {
 	// Whether it is usable without a key: it has none, and needs none.
 	Keyless bool `protobuf:"varint,6,opt,name=keyless,proto3" json:"keyless,omitempty"`
 	// How many credentials it has: its own key, and those of its `keys`.
-	Keys          int32 `protobuf:"varint,7,opt,name=keys,proto3" json:"keys,omitempty"`
+	Keys int32 `protobuf:"varint,7,opt,name=keys,proto3" json:"keys,omitempty"`
+	// The cloud that serves its models, as their names have it, `provider/service/name`: `azure`, `bedrock` or `vertex`.
+	// Open: other clouds may follow. Empty: the provider itself serves them. Accounts of different services may have the
+	// same name.
+	Service       string `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3452,6 +3456,13 @@ func (x *Account) GetKeys() int32 {
 		return x.Keys
 	}
 	return 0
+}
+
+func (x *Account) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
 }
 
 // CheckAccountsRequest selects what is checked.
@@ -5111,7 +5122,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
 	"\bdialects\x18\x03 \x03(\tR\bdialects\x127\n" +
 	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\x12(\n" +
-	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\xb4\x01\n" +
+	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\xce\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12\x18\n" +
@@ -5119,7 +5130,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12\x1a\n" +
 	"\bprojects\x18\x05 \x03(\tR\bprojects\x12\x18\n" +
 	"\akeyless\x18\x06 \x01(\bR\akeyless\x12\x12\n" +
-	"\x04keys\x18\a \x01(\x05R\x04keys\"b\n" +
+	"\x04keys\x18\a \x01(\x05R\x04keys\x12\x18\n" +
+	"\aservice\x18\b \x01(\tR\aservice\"b\n" +
 	"\x14CheckAccountsRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x18\n" +

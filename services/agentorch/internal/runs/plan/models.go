@@ -371,23 +371,39 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 		}
 		return rpcerr.In(field, rpcerr.ProviderNotConfigured(p.GetName(), account, format, args...))
 	}
+	service, at := serviceOf(ref, p), p.GetName()
+	if service != "" {
+		at += "/" + service
+	}
 	var known []string
 	for _, a := range p.GetAccounts() {
+		if a.GetService() != service {
+			continue
+		}
 		known = append(known, a.GetName())
 		if a.GetName() != account {
 			continue
 		}
 		if !a.GetUsable() {
-			return notConfigured("the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
+			return notConfigured("the account %s of %s cannot be used: %s", account, at, a.GetProblem())
 		}
 		return nil
 	}
 	if ref.GetAccount() != "" && len(known) > 0 {
-		return rpcerr.InvalidField("account", "%s has no account %q; %sconfigured are: %s", p.GetName(), account, suggest.Question(account, known), strings.Join(known, ", "))
+		return rpcerr.InvalidField("account", "%s has no account %q; %sconfigured are: %s", at, account, suggest.Question(account, known), strings.Join(known, ", "))
 	}
 	configured := "none is configured"
 	if len(known) > 0 {
 		configured = "configured are: " + strings.Join(known, ", ")
 	}
-	return notConfigured("%s has no account %q; %s", p.GetName(), account, configured)
+	return notConfigured("%s has no account %q; %s", at, account, configured)
+}
+
+// serviceOf returns the cloud that serves a model, as its name has it; empty if that is the provider itself.
+func serviceOf(ref *agentv1.ModelRef, p *modelv1.Provider) string {
+	service, _, _ := strings.Cut(strings.TrimPrefix(ref.GetModel(), p.GetName()+"/"), "/")
+	if slices.ContainsFunc(p.GetAccounts(), func(a *modelv1.Account) bool { return a.GetService() == service }) {
+		return service
+	}
+	return ""
 }

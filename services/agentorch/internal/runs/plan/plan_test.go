@@ -284,6 +284,22 @@ func TestABoundOnDollarsNeedsThePriceOfEveryModel(t *testing.T) {
 	}
 }
 
+// A model in a cloud needs the account there, and not that of the provider itself.
+func TestAModelInACloudHasAnAccountOfItsOwn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("generate", ""))
+	spec.Model = &agentv1.ModelRef{Model: "openai/azure/gpt-4o"}
+	_, err := f.Runs.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	spec.Model.Account = "other"
+	_, err = f.Runs.Check(t.Context(), "p", spec)
+	require.ErrorContains(t, err, `openai/azure has no account "other"; configured are: default`)
+	spec.Model = &agentv1.ModelRef{Model: "openai/gpt-4o"}
+	_, err = f.Runs.Check(t.Context(), "p", spec)
+	require.ErrorContains(t, err, "the account default of openai cannot be used: set OPENAI_API_KEY")
+}
+
 // A model that is not the run's own is refused before anything runs, too, at the place that names it.
 func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
@@ -305,6 +321,10 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 		"a key for a solver's model": {
 			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "openai/gpt-4o"}` },
 			errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "spec.steps[1].params_json/model: the account default of openai cannot be used: set OPENAI_API_KEY",
+		},
+		"a key for a solver's model in a cloud": {
+			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "openai/bedrock/gpt-oss"}` },
+			errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "spec.steps[1].params_json/model: the account default of openai/bedrock cannot be used: set a region",
 		},
 		"a role that is not there": {
 			func(s *agentv1.RunSpec) {

@@ -114,6 +114,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Models:      models,
 		Open:        h.open,
 		Accounts:    h.accounts.Usable(),
+		Clouds:      slices.Concat(h.azure.Deployed(), provider.InCloud("bedrock", h.bedrock.Listed()), h.vertex.Listed()),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()

@@ -52,6 +52,17 @@ func (a *Accounts) Open(spec provider.Spec) (provider.Access, *http.Client, erro
 	return access, transport.RedactSecrets(a.http, access.APIKey), nil
 }
 
+// Deployed are the accounts of models on Azure as people see them: each needs an address of its own.
+func (a *Accounts) Deployed() []*modelv1.Account {
+	all := a.Usable()
+	for _, one := range all {
+		if one.GetUsable() && one.GetBaseUrl() == "" {
+			one.Usable, one.Problem = false, "set base_url, the address of the deployment"
+		}
+	}
+	return provider.InCloud("azure", all)
+}
+
 // Usable is as that of provider.Accounts. An account with an identity is not one that needs no credential.
 func (a *Accounts) Usable() []*modelv1.Account {
 	all := a.Accounts.Usable()

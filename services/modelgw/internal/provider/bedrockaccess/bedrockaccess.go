@@ -123,7 +123,11 @@ func (a *Accounts) Listed() []*modelv1.Account {
 	var all []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(a.named)) {
 		one := a.named[name]
-		all = append(all, a.owner(name).Listed(&one.Account.Account, one.BaseURL, a.api.Address, one.isReachable(one.Region, "")))
+		listed := a.owner(name).Listed(&one.Account.Account, one.BaseURL, a.api.Address, one.isReachable(one.Region, ""))
+		if !one.APIKey.IsZero() {
+			listed.Keys = 1
+		}
+		all = append(all, listed)
 	}
 	return all
 }

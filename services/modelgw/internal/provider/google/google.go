@@ -120,6 +120,7 @@ func kindWith(c Config, every time.Duration, maxInline int64) (provider.Kind, fu
 		Models:      models,
 		Open:        h.open,
 		Accounts:    listed.Usable(),
+		Clouds:      h.vertex.Listed(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()

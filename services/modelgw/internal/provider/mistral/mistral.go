@@ -143,6 +143,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Models:      models,
 		Open:        h.open,
 		Accounts:    h.own.plain.Usable(),
+		Clouds:      h.azure.plain.Deployed(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()

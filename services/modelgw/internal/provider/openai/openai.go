@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -121,6 +122,7 @@ func kindPolling(c Config, vendor string, byName bool, every time.Duration) (pro
 		Models:      models,
 		Open:        h.open,
 		Accounts:    h.plain.Usable(),
+		Clouds:      slices.Concat(h.azure.accounts.Deployed(), provider.InCloud("bedrock", h.bedrock.Listed())),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()

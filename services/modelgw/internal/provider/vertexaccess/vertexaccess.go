@@ -4,6 +4,7 @@
 package vertexaccess
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/accesstoken"
@@ -109,6 +111,28 @@ func New(api API, named map[string]Account, keys map[string]config.Secret, clien
 		a.tokens[name] = googleauth.NewSource(owner, account.Account, client, "", googleauth.CloudPlatform)
 	}
 	return a
+}
+
+// Listed are the accounts as people see them. Whether Google gives tokens is known once one is needed.
+func (a *Accounts) Listed() []*modelv1.Account {
+	var all []*modelv1.Account
+	for _, name := range slices.Sorted(maps.Keys(a.named)) {
+		account, key := a.named[name], a.keys[name]
+		one := &modelv1.Account{Name: name, BaseUrl: provider.ShownURL(cmp.Or(account.BaseURL, Host(account.Location)+a.api.Version))}
+		fault := CheckPlace(account.Project, account.Location)
+		switch {
+		case fault != nil:
+			one.Problem = fault.Error()
+		case !key.IsZero():
+			one.Usable, one.Keys = true, 1
+		case account.Project == "" || account.Location == "":
+			one.Problem = a.api.Hint
+		default:
+			one.Usable = true
+		}
+		all = append(all, one)
+	}
+	return provider.InCloud("vertex", all)
 }
 
 // Access is the access of a model through an account.

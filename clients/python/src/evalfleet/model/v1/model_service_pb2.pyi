@@ -1801,6 +1801,7 @@ class Account(_message.Message):
     PROJECTS_FIELD_NUMBER: _builtins.int
     KEYLESS_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name; `default` unless configured otherwise."""
     usable: _builtins.bool
@@ -1813,6 +1814,11 @@ class Account(_message.Message):
     """Whether it is usable without a key: it has none, and needs none."""
     keys: _builtins.int
     """How many credentials it has: its own key, and those of its `keys`."""
+    service: _builtins.str
+    """The cloud that serves its models, as their names have it, `provider/service/name`: `azure`, `bedrock` or `vertex`.
+    Open: other clouds may follow. Empty: the provider itself serves them. Accounts of different services may have the
+    same name.
+    """
     @_builtins.property
     def projects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Projects that may use it; empty: all."""
@@ -1827,10 +1833,11 @@ class Account(_message.Message):
         projects: _abc.Iterable[_builtins.str] | None = ...,
         keyless: _builtins.bool = ...,
         keys: _builtins.int = ...,
+        service: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_url", b"base_url", "keyless", b"keyless", "keys", b"keys", "name", b"name", "problem", b"problem", "projects", b"projects", "usable", b"usable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_url", b"base_url", "keyless", b"keyless", "keys", b"keys", "name", b"name", "problem", b"problem", "projects", b"projects", "service", b"service", "usable", b"usable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
