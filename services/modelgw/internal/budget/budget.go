@@ -8,7 +8,6 @@
 package budget
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +82,7 @@ type State struct {
 type Ledger struct {
 	mu      sync.Mutex
 	scopes  map[string]*State
+	names   []string            // of scopes, sorted
 	changed chan struct{}       // closed and removed when something was settled or a bound was changed; nil if no call waits
 	unsaved map[string]struct{} // scopes whose spending is not in the store; nil without a store
 
@@ -286,24 +286,29 @@ func (l *Ledger) scope(name string) *State {
 	if !known {
 		s = &State{Scope: name}
 		l.scopes[name] = s
+		at, _ := slices.BinarySearch(l.names, name)
+		l.names = slices.Insert(l.names, at, name)
 	}
 	return s
 }
 
-// List returns the scopes that begin with prefix and have bounds or were spent from, by name.
-func (l *Ledger) List(prefix string) []State {
-	all := l.unsorted(prefix) // Calls of models do not wait while many are sorted.
-	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Scope, b.Scope) })
-	return all
-}
-
-func (l *Ledger) unsorted(prefix string) []State {
+// List returns the scopes that have bounds or were spent from, by name: parent and those below it, of which each comes
+// after a name, at most as many as asked for. An empty parent has all.
+func (l *Ledger) List(parent, after string, most int) []State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []State
-	for scope, s := range l.scopes {
-		if strings.HasPrefix(scope, prefix) {
-			all = append(all, *s)
+	if s, known := l.scopes[parent]; known && parent > after {
+		all = append(all, *s)
+	}
+	below := ""
+	if parent != "" {
+		below = parent + "/"
+	}
+	at, _ := slices.BinarySearch(l.names, max(below, after))
+	for ; at < len(l.names) && len(all) < most && strings.HasPrefix(l.names[at], below); at++ {
+		if l.names[at] > after {
+			all = append(all, *l.scopes[l.names[at]])
 		}
 	}
 	return all

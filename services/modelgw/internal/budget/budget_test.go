@@ -42,7 +42,7 @@ func TestASumWithoutThePriceOfACallSaysThatItIsPartial(t *testing.T) {
 		settle, err := m.Reserve(t.Context(), []string{"projects/p"}, func() int64 { return 1 })
 		require.NoError(t, err)
 		settle(step.taken)
-		assert.Equal(t, step.partial, m.List("projects/")[0].CostPartial)
+		assert.Equal(t, step.partial, m.List("projects", "", 9)[0].CostPartial)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestAScopeWithoutBoundsIsCounted(t *testing.T) {
 	settle, err := m.Reserve(t.Context(), []string{"projects/p"}, func() int64 { t.Error("nobody needs to know"); return 1 })
 	require.NoError(t, err)
 	settle(used(7, 0.5))
-	assert.Equal(t, []budget.State{{Scope: "projects/p", Tokens: 7, Cost: 0.5}}, m.List("projects/"))
+	assert.Equal(t, []budget.State{{Scope: "projects/p", Tokens: 7, Cost: 0.5}}, m.List("projects", "", 9))
 }
 
 func TestASpentBudgetFailsInAllScopesOrNone(t *testing.T) {
@@ -63,7 +63,7 @@ func TestASpentBudgetFailsInAllScopesOrNone(t *testing.T) {
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), err)
 	e, _ := rpcerr.As(err)
 	assert.Equal(t, "a", e.Metadata["scope"])
-	for _, s := range m.List("") {
+	for _, s := range m.List("", "", 9) {
 		assert.Zero(t, s.Reserved, "nothing is reserved by a call that fails")
 	}
 	reserve(t, m, 1, "b")(0, 1.0)
@@ -76,7 +76,7 @@ func TestACallLargerThanTheBudgetIsLetInAlone(t *testing.T) {
 	m := budget.New(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
 	settle := reserve(t, m, 100, "a") // an estimate; what it will spend is not known
 	settle(5, 0)
-	assert.Equal(t, int64(5), m.List("a")[0].Tokens)
+	assert.Equal(t, int64(5), m.List("a", "", 9)[0].Tokens)
 }
 
 func TestAWaitEndsWithASettlementABoundOrTheCaller(t *testing.T) {
@@ -132,7 +132,7 @@ func TestNothingThatIsSaidRefillsABudget(t *testing.T) {
 		reserve(t, m, 1, "cost")(0, 10)
 		set(t, m, "both", budget.Bounds{MaxTokens: new(int64(10)), MaxCost: new(10.0)})
 		reserve(t, m, 1, "both")(spent.tokens, spent.cost)
-		for _, s := range m.List("") {
+		for _, s := range m.List("", "", 9) {
 			assert.GreaterOrEqual(t, s.Tokens, int64(0), "%s: %s", name, s.Scope)
 			assert.GreaterOrEqual(t, s.Cost, 0.0, "%s: %s", name, s.Scope)
 			assert.False(t, math.IsInf(s.Cost, 0), "%s: %s", name, s.Scope)
@@ -141,12 +141,34 @@ func TestNothingThatIsSaidRefillsABudget(t *testing.T) {
 	}
 }
 
+// A list begins after a name, has no more scopes than asked for, and none of another parent.
+func TestScopesAreListedInPages(t *testing.T) {
+	t.Parallel()
+	m := budget.New(nil)
+	for _, scope := range []string{"projects/p/evals/b", "projects/p-2", "projects/p", "projects/q/evals/a", "projects/p/evals/a", "accounts/x/y"} {
+		set(t, m, scope, budget.Bounds{})
+	}
+	names := func(parent, after string, most int) (all []string) {
+		for _, s := range m.List(parent, after, most) {
+			all = append(all, s.Scope)
+		}
+		return all
+	}
+	assert.Equal(t, []string{"projects/p", "projects/p/evals/a", "projects/p/evals/b"}, names("projects/p", "", 9))
+	assert.Equal(t, []string{"projects/p", "projects/p/evals/a"}, names("projects/p", "", 2))
+	assert.Equal(t, []string{"projects/p/evals/a"}, names("projects/p", "projects/p", 1))
+	assert.Equal(t, []string{"projects/p/evals/b"}, names("projects/p", "projects/p/evals/a", 9))
+	assert.Empty(t, names("projects/p", "projects/p/evals/b", 9))
+	assert.Empty(t, names("projects/none", "", 9))
+	assert.Len(t, names("", "", 9), 6)
+}
+
 // An estimate has parts that the caller says, such as max_tokens.
 func TestAnEstimateNeitherRefillsABudgetNorOverflowsIt(t *testing.T) {
 	t.Parallel()
 	m := budget.New(map[string]budget.Bounds{"a": {MaxTokens: new(int64(100))}})
 	first := reserve(t, m, math.MinInt64, "a")
-	assert.Zero(t, m.List("a")[0].Reserved)
+	assert.Zero(t, m.List("a", "", 9)[0].Reserved)
 	second := reserve(t, m, math.MaxInt64, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -154,7 +176,7 @@ func TestAnEstimateNeitherRefillsABudgetNorOverflowsIt(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "it waits for the second")
 	first(0, 0)
 	second(0, 0)
-	assert.Zero(t, m.List("a")[0].Reserved)
+	assert.Zero(t, m.List("a", "", 9)[0].Reserved)
 }
 
 func TestABudgetIsNamedByItsScope(t *testing.T) {

@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +52,7 @@ func Open(ctx context.Context, configured map[string]Bounds, store Store, log *s
 	}
 	l := New(configured)
 	l.store, l.log, l.unsaved = store, log, map[string]struct{}{}
+	slices.SortFunc(all, func(a, b Kept) int { return strings.Compare(a.Scope, b.Scope) }) // Each is then the last name.
 	for _, kept := range all {
 		s := l.scope(kept.Scope)
 		s.Tokens, s.Cost, s.CostPartial = kept.Tokens, kept.Cost, kept.CostPartial

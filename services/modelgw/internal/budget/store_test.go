@@ -85,7 +85,7 @@ func TestWhatWasSpentIsSavedEachSecond(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
 		again := open(t, nil, store)
-		assert.Equal(t, []budget.State{{Scope: "accounts/a/b", Tokens: 7, Cost: 0.5}, {Scope: "projects/p", Tokens: 10, Cost: 0.75}}, again.List(""))
+		assert.Equal(t, []budget.State{{Scope: "accounts/a/b", Tokens: 7, Cost: 0.5}, {Scope: "projects/p", Tokens: 10, Cost: 0.75}}, again.List("", "", 9))
 		assert.Equal(t, 2, store.writes)
 
 		time.Sleep(10 * time.Second)
@@ -97,7 +97,7 @@ func TestWhatWasSpentIsSavedEachSecond(t *testing.T) {
 		store.fail(nil)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.EqualValues(t, 11, open(t, nil, store).List("projects/")[0].Tokens)
+		assert.EqualValues(t, 11, open(t, nil, store).List("projects", "", 9)[0].Tokens)
 	})
 }
 

@@ -712,7 +712,7 @@ func TestCallsWaitWhileReservationsFillABudget(t *testing.T) {
 		require.NoError(t, <-done)
 		require.NoError(t, <-done)
 		assert.Equal(t, 20*time.Second, time.Since(start), "the second call waited until the first had settled")
-		state := g.budgets.List("projects/p/evals/e")[0]
+		state := g.budgets.List("projects/p/evals/e", "", 9)[0]
 		assert.Equal(t, []int64{10, 0}, []int64{state.Tokens, state.Reserved})
 	})
 }

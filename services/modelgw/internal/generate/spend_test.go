@@ -70,7 +70,7 @@ func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
 		response, err := g.generate(t.Context(), g.call(nil))
 		require.NoError(t, err, name)
 		assert.Same(t, said, response.Output.GetUsage(), name)
-		assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens, name)
+		assert.Equal(t, int64(1+10), g.budgets.List("projects/p", "", 9)[0].Tokens, name)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAStreamThatBreaksOffHasThePriceOfItsOwnInput(t *testing.T) {
 		g.prices = generate.Prices{"test/m": {Input: 1, LongInputTokens: 99, LongInput: &modelv1.Prices{Input: 10}}}
 		_, err := g.generate(t.Context(), g.call(nil))
 		require.NoError(t, err)
-		spent := g.budgets.List("projects/p")[0]
+		spent := g.budgets.List("projects/p", "", 9)[0]
 		assert.Equal(t, int64(60+60+5), spent.Tokens)
 		assert.InDelta(t, (60+60+3)/1e6, spent.Cost, 1e-12)
 		assert.False(t, spent.CostPartial)

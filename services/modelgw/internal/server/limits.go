@@ -159,15 +159,9 @@ func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (
 		return nil, err
 	}
 	answer := &modelv1.ListBudgetsResponse{}
-	for _, state := range s.Budgets.List(r.GetParent()) {
-		own := state.Scope == r.GetParent() || strings.HasPrefix(state.Scope, r.GetParent()+"/")
-		if !own || state.Scope <= page.After {
-			continue
-		}
-		if len(answer.GetBudgets()) == page.Size {
-			answer.NextPageToken = page.Token(scopeOf(answer.GetBudgets()[page.Size-1].GetName(), r.GetParent()))
-			break
-		}
+	states := s.Budgets.List(r.GetParent(), page.After, page.Size+1)
+	states, answer.NextPageToken = resource.Cut(page, states, func(state budget.State) string { return state.Scope })
+	for _, state := range states {
 		answer.Budgets = append(answer.Budgets, budgetMessage(state))
 	}
 	return answer, nil
