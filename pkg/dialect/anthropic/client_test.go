@@ -394,6 +394,50 @@ func again(t *testing.T, content string) string {
 	return string(sent.Messages[1].Content)
 }
 
+// The API takes pictures in the user's turns alone: those of a model's message follow it there, behind the results of
+// its calls.
+func TestPicturesOfAModelsMessageAreInTheUsersTurn(t *testing.T) {
+	t.Parallel()
+	const uri = "data:image/png;base64,iVBORw0KGgo="
+	const image = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}`
+	const label = `{"type":"text","text":"Attached to the assistant's message above:"}`
+	drew := func(calls ...*toolv1.ToolCall) *modelv1.ChatMessage {
+		m := assistantSays(chat.TextPart("Here:"), chat.ImagePart(uri))
+		m.ToolCalls = calls
+		return m
+	}
+	for name, c := range map[string]struct {
+		messages []*modelv1.ChatMessage
+		want     string
+	}{
+		"before the user": {
+			[]*modelv1.ChatMessage{chat.User("Draw."), drew(), chat.User("And?")},
+			`[{"role":"user","content":"Draw."},{"role":"assistant","content":[{"type":"text","text":"Here:"}]},
+			{"role":"user","content":[` + label + `,` + image + `,{"type":"text","text":"And?"}]}]`,
+		},
+		"with a call": {
+			[]*modelv1.ChatMessage{
+				drew(call("c", "f", "{}")),
+				chat.ToolMessage(&toolv1.ToolResult{CallId: "c", Function: "f", Content: chat.TextContent("r")}), chat.User("And?"),
+			},
+			`[{"role":"assistant","content":[{"type":"text","text":"Here:"},{"type":"tool_use","id":"c","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"r"}],"is_error":false},
+			` + label + `,` + image + `,{"type":"text","text":"And?"}]}]`,
+		},
+		"alone, and last": {
+			[]*modelv1.ChatMessage{chat.User("Draw."), assistantSays(chat.ImagePart(uri))},
+			`[{"role":"user","content":"Draw."},{"role":"assistant","content":[{"type":"text","text":"(no content)"}]},
+			{"role":"user","content":[` + label + `,` + image + `]}]`,
+		},
+	} {
+		body, err := (&anthropic.Request{Request: dialect.Request{Messages: c.messages}, Cache: anthropic.Cache{Off: true}}).Append(nil)
+		require.NoError(t, err)
+		var sent struct{ Messages json.RawMessage }
+		require.NoError(t, json.Unmarshal(body, &sent))
+		assert.JSONEq(t, c.want, string(sent.Messages), name)
+	}
+}
+
 func TestWhatAModelSaidGoesBackAsItCame(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{

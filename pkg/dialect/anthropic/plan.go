@@ -49,6 +49,8 @@ type turn struct {
 	blocks []block
 	// paused are the blocks of a turn that goes back as it came.
 	paused []json.RawMessage
+	// attached are the pictures and documents of a model's message, which the server takes in the user's turns alone.
+	attached []block
 }
 
 // plainTurn is a turn of one text.
@@ -97,7 +99,7 @@ func (e *encoder) plan() *plan {
 		}
 		p.turns = append(p.turns, e.newTurn(m))
 	}
-	p.turns = merged(p.turns)
+	p.turns = merged(withAttached(p.turns))
 	if !e.Cache.Off && !p.mark(len(e.Tools) > 0, e.Cache.Automatic) {
 		e.Refuse("messages", "more than 4 cache breakpoints")
 	}
@@ -177,6 +179,7 @@ func (e *encoder) assistantTurn(m *modelv1.ChatMessage) turn {
 	} else {
 		t.blocks = partBlocks(m.GetContent())
 	}
+	t.blocks, t.attached = apart(t.blocks)
 	for _, call := range m.GetToolCalls() {
 		e.CheckCall(call)
 		t.blocks = append(t.blocks, block{call: call})
@@ -205,6 +208,47 @@ func partBlock(part *contentv1.Content) []block {
 		return []block{{called: use}, {answered: use}}
 	}
 	return []block{{part: part}}
+}
+
+// apart returns blocks without those of pictures and documents, and these.
+func apart(blocks []block) (kept, attached []block) {
+	isAttached := func(b block) bool { return b.part.GetImage() != nil || b.part.GetDocument() != nil }
+	if !slices.ContainsFunc(blocks, isAttached) {
+		return blocks, nil
+	}
+	for _, b := range blocks {
+		if isAttached(b) {
+			attached = append(attached, b)
+		} else {
+			kept = append(kept, b)
+		}
+	}
+	return kept, attached
+}
+
+// attachments precedes what was attached to a message of the model.
+const attachments = "Attached to the assistant's message above:"
+
+// withAttached adds turns of the user with what is attached to messages of the model. Each follows its message, and the
+// results of its calls, with which the next turn must begin.
+func withAttached(turns []turn) []turn {
+	all := make([]turn, 0, len(turns))
+	var waiting []block
+	place := func() {
+		if len(waiting) > 0 {
+			all = append(all, turn{role: roleUser, blocks: slices.Concat([]block{{text: attachments}}, waiting)})
+			waiting = nil
+		}
+	}
+	for _, t := range turns {
+		if t.role != roleUser || t.blocks[0].result == nil {
+			place()
+		}
+		waiting = append(waiting, t.attached...)
+		all = append(all, t)
+	}
+	place()
+	return all
 }
 
 // merged makes one turn of each run of turns of the user.
