@@ -46,8 +46,8 @@ type Program struct {
 	Patient bool
 	// Forward makes calls to peers carry the caller's credential instead of the process's own.
 	Forward bool
-	// Reload applies the program's configuration to the service that runs, which an earlier program of the name built. Calls
-	// in flight are not disturbed; if it fails, nothing has changed. Nil: nothing can change while the service runs.
+	// Reload applies the program's configuration to the service that runs, which an earlier program of the name built.
+	// Calls in flight are not disturbed; if it fails, nothing has changed. Nil: nothing can change while the service runs.
 	Reload func(ctx context.Context, running Backend) error
 	// Reloads are the keys of the service's configuration that Reload takes, with all below them.
 	Reloads []string

@@ -68,9 +68,9 @@ type Reloader struct {
 	seen, taken [sha256.Size]byte
 }
 
-// pollEvery is how often the file is read. A change is reloaded at the second look that finds it, so that a file that is
-// just being written is not. Its content is compared, and no notification is waited for: in a volume of
-// Kubernetes a symbolic link is replaced, which leaves no event at the file.
+// pollEvery is how often the file is read. A change is reloaded at the second look that finds it, so that a file that
+// is just being written is not. Its content is compared, and no notification is waited for: in a volume of Kubernetes a
+// symbolic link is replaced, which leaves no event at the file.
 const pollEvery = 5 * time.Second
 
 // Hangups returns a channel that brings SIGHUP. Call it before the configuration is read, since a signal during the

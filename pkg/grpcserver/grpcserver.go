@@ -186,8 +186,9 @@ func (s *Server) Serve(l net.Listener) error {
 // cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.
 const cutGrace = 2 * time.Second
 
-// Drain reports not ready, ends calls that wait (see [Waits]), waits for other calls in flight, and cancels those that still run when ctx
-// ends. Handlers that continue for two more seconds are abandoned: they may still run when Drain returns.
+// Drain reports not ready, ends calls that wait (see [Waits]), waits for other calls in flight, and cancels those that
+// still run when ctx ends. Handlers that continue for two more seconds are abandoned: they may still run when Drain
+// returns.
 func (s *Server) Drain(ctx context.Context) {
 	s.SetReady(false)
 	s.stop()

@@ -210,8 +210,8 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	return serve(ss)
 }
 
-// begin opens a call, which a stop of the server ends if it only waits. The returned function closes it, with the context
-// of its end: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
+// begin opens a call, which a stop of the server ends if it only waits. The returned function closes it, with the
+// context of its end: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
 func (c *chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
 	start := time.Now()
 	id := requestID(ctx)

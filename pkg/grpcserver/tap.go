@@ -26,7 +26,8 @@ type weighed struct {
 // once it has found one the connection is no longer a stranger's. A rejected credential is counted once, by admit.
 //
 // It enables the server to end a stream, or a call that waits: a read or a write that waits for the client then fails.
-// Other unary calls of known callers do not need that. It refuses no call: for a call refused here gRPC keeps a timer until the call's deadline.
+// Other unary calls of known callers do not need that. It refuses no call: for a call refused here gRPC keeps a timer
+// until the call's deadline.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	m := metered(ctx)
 	if m != nil && !m.known.Load() {

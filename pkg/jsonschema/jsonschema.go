@@ -101,8 +101,8 @@ func (s *Schema) Members() map[string]string {
 }
 
 // Check returns every violation of the schema by a JSON document, in a fixed order; none if the document is valid. If
-// their text is longer than 16 MiB, the rest is left out. It fails if the document cannot be checked: it is not JSON, or
-// ErrTooDeep, or ErrNumber.
+// their text is longer than 16 MiB, the rest is left out. It fails if the document cannot be checked: it is not JSON,
+// or ErrTooDeep, or ErrNumber.
 func (s *Schema) Check(document json.RawMessage) ([]Violation, error) {
 	value, err := decode(document)
 	if err != nil {

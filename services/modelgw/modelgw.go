@@ -71,8 +71,8 @@ type Config struct {
 	// CONNECTION_QUEUE_FULL. Zero is no bound.
 	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
 	// AdaptiveRule is the rule by which limits of connections adapt. `recorded` is Inspect's: a refusal lowers the limit
-	// by a fifth, and for 15 s nothing counts. `probing` remembers the limit that was refused last, stays just below it and
-	// tries one connection more from time to time, so that more of the provider's capacity is used and fewer calls are
+	// by a fifth, and for 15 s nothing counts. `probing` remembers the limit that was refused last, stays just below it
+	// and tries one connection more from time to time, so that more of the provider's capacity is used and fewer calls are
 	// refused. A pool whose first call sets a cooldown, a decrease factor or a scale-up percentage follows `recorded`,
 	// which has these settings. A pool in Redis keeps its rule until no replica has used it for a day. Default: `probing`
 	// where replicas share limits through Redis, else `recorded`.

@@ -21,8 +21,8 @@ import (
 type Price struct {
 	// Rates are those of plain calls.
 	Rates `yaml:",inline"`
-	// Modes are the prices of further modes of the provider, by its own words, such as `flex`, `priority` or `fast`. A mode
-	// that is left out has no known price.
+	// Modes are the prices of further modes of the provider, by its own words, such as `flex`, `priority` or `fast`. A
+	// mode that is left out has no known price.
 	Modes map[string]Rates `yaml:"modes"`
 }
 

@@ -93,8 +93,8 @@ func (w *web) costs(t *testing.T, cost float64, partial bool) {
 	assert.Equal(t, partial, budgets.GetBudgets()[0].GetCostPartial())
 }
 
-// What an answer costs goes by the mode that it names, in each lane and format. A mode without a price is refused before
-// anything is sent where dollars are bounded, and else the sum says that it is partial.
+// What an answer costs goes by the mode that it names, in each lane and format. A mode without a price is refused
+// before anything is sent where dollars are bounded, and else the sum says that it is partial.
 func TestAModeOfTheServerHasItsOwnPrice(t *testing.T) {
 	t.Parallel()
 	const chat = `{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000000,"completion_tokens":0,"total_tokens":1000000}%s}`

@@ -116,8 +116,8 @@ type shared struct {
 // responsesFile is the name of the response cache in the data directory.
 const responsesFile = "responses.db"
 
-// share opens the stores: in Redis if it is configured, else the process's own. If Redis does not answer, that is logged
-// and the service starts: it can do without, and a replica that has to restart in an outage is needed.
+// share opens the stores: in Redis if it is configured, else the process's own. If Redis does not answer, that is
+// logged and the service starts: it can do without, and a replica that has to restart in an outage is needed.
 func share(cfg Config, deps Deps) (shared, error) {
 	log := deps.Logger
 	switch {

@@ -97,8 +97,8 @@ func (s *Service) Reload(ctx context.Context, next Config) error {
 	return nil
 }
 
-// retire ends what replaced providers have open: idle connections at once, of which calls in flight have none. What such a
-// call may use stays open until the process ends.
+// retire ends what replaced providers have open: idle connections at once, of which calls in flight have none. What
+// such a call may use stays open until the process ends.
 func (s *Service) retire(ctx context.Context, next map[string]func() error, ends map[string]bool) {
 	for name, closer := range next {
 		old := s.vendorClosers[name]

@@ -47,8 +47,8 @@ func hasStrayTab(text string, root *yaml.Node) bool {
 	return outsideComments(text, at)
 }
 
-// outsideComments reports whether text has a tab from offset at on that is in no comment. At at a comment may begin: the
-// text begins there, a line, or what follows quoted text.
+// outsideComments reports whether text has a tab from offset at on that is in no comment. At at a comment may begin:
+// the text begins there, a line, or what follows quoted text.
 func outsideComments(text string, at int) bool {
 	for i := at; i < len(text); i++ {
 		switch {

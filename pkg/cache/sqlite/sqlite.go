@@ -60,9 +60,9 @@ type Cache struct {
 
 var _ cache.Cache = (*Cache)(nil)
 
-// New returns the cache in the file at path, for values of up to maxBytes together: when it is full, expired entries and
-// then the least recently used ones are evicted. A value that is larger by itself is not kept. No other process may have
-// the file open. Close the cache.
+// New returns the cache in the file at path, for values of up to maxBytes together: when it is full, expired entries
+// and then the least recently used ones are evicted. A value that is larger by itself is not kept. No other process may
+// have the file open. Close the cache.
 func New(path string, maxBytes int64, log *slog.Logger) *Cache {
 	return &Cache{path: path, options: store.Options{Readers: 2, Shrinks: true}, most: maxBytes, log: log}
 }
@@ -132,8 +132,8 @@ func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires ti
 // errTotal is the error for a sum of sizes that is more than all of them: the file is damaged.
 var errTotal = errors.New("the sum of the sizes of its entries is wrong")
 
-// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used. If there are many,
-// as after a smaller bound than before, later calls evict the rest.
+// makeRoom evicts entries until the rest fits: those that have expired, then the least recently used. If there are
+// many, as after a smaller bound than before, later calls evict the rest.
 func (c *Cache) makeRoom(tx *store.Tx, now time.Time) error {
 	if full, err := c.isFull(tx); !full {
 		return err
@@ -205,8 +205,8 @@ func list(v *store.View, prefix string, after cache.Key, yield func(cache.Info, 
 	return nil
 }
 
-// Delete implements cache.Cache. To delete rows takes space, which a full disk does not have: if there is none, the file
-// is removed when all entries are deleted, and else nothing is.
+// Delete implements cache.Cache. To delete rows takes space, which a full disk does not have: if there is none, the
+// file is removed when all entries are deleted, and else nothing is.
 func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (removed int, err error) {
 	db, err := c.open(ctx)
 	if err != nil {

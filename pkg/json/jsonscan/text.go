@@ -82,7 +82,8 @@ func skipEscaped(b []byte, at int) int {
 	return at
 }
 
-// doubtful is not zero if one of the last eight of nine bytes is a quote behind no backslash, or a backslash behind one.
+// doubtful is not zero if one of the last eight of nine bytes is a quote behind no backslash, or a backslash behind
+// one.
 func doubtful(b []byte) uint64 {
 	const quotes, slashes, highs = 0x2222222222222222, 0x5C5C5C5C5C5C5C5C, 0x8080808080808080
 	before, word := binary.LittleEndian.Uint64(b[0:8]), binary.LittleEndian.Uint64(b[1:9])

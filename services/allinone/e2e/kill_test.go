@@ -323,8 +323,8 @@ func TestAGracefulRestartWaitsForACall(t *testing.T) {
 	c.once(t, name, callLog, 0)
 }
 
-// once expects that an evaluation of one sample succeeds, with the outcome of one call of a model that was made again so
-// many times.
+// once expects that an evaluation of one sample succeeds, with the outcome of one call of a model that was made again
+// so many times.
 func (c *client) once(t *testing.T, name, callLog string, again int) {
 	t.Helper()
 	eval := c.await(t, name)

@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// unadmitted is a store that journals so many admissions of samples and no other: its driver is as one that ends between
-// a run and its admission.
+// unadmitted is a store that journals so many admissions of samples and no other: its driver is as one that ends
+// between a run and its admission.
 type unadmitted struct {
 	journal.Store
 	admits atomic.Int32
@@ -111,8 +111,8 @@ func TestASampleWhoseRunWasCancelledBeforeItsAdmissionIsRunAgain(t *testing.T) {
 	assert.Len(t, b.runs.byName, 3)
 }
 
-// TestARunWithoutAnAdmissionIsOfTheSlotItWasMadeFor has two models of one name, of which the first one's sample is to be
-// run again when the second one's run is found.
+// TestARunWithoutAnAdmissionIsOfTheSlotItWasMadeFor has two models of one name, of which the first one's sample is to
+// be run again when the second one's run is found.
 func TestARunWithoutAnAdmissionIsOfTheSlotItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	again, made := atomic.Bool{}, atomic.Int32{}
@@ -193,7 +193,8 @@ func TestACommandThatCameTooLateIsNotForTheResumedEvaluation(t *testing.T) {
 	assert.Empty(t, end.Eval.GetSpec().GetTags())
 }
 
-// TestACommandThatCameTooLateIsNotSaidToBeApplied has an evaluation be resumed while the caller of such a command waits.
+// TestACommandThatCameTooLateIsNotSaidToBeApplied has an evaluation be resumed while the caller of such a command
+// waits.
 func TestACommandThatCameTooLateIsNotSaidToBeApplied(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return working() })

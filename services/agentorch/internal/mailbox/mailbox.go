@@ -87,8 +87,8 @@ func Patience(timeout *durationpb.Duration) time.Duration {
 	return timeout.AsDuration()
 }
 
-// Await calls look now, after each append to a journal and at that interval, until look reports that it has seen enough.
-// An interval of zero, or a longer one, is a second.
+// Await calls look now, after each append to a journal and at that interval, until look reports that it has seen
+// enough. An interval of zero, or a longer one, is a second.
 func Await(ctx context.Context, store journal.Store, name string, every time.Duration, look func() (enough bool, err error)) error {
 	wake := store.Subscribe(name)
 	defer wake.Close()

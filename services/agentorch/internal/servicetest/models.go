@@ -229,8 +229,8 @@ func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRe
 	return &modelv1.ReleaseGenerateResponse{}, nil
 }
 
-// ListProviders implements the client: mockllm is available, one provider has no key except on Azure, and one has models
-// whose names include the account.
+// ListProviders implements the client: mockllm is available, one provider has no key except on Azure, and one has
+// models whose names include the account.
 func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, ...grpc.CallOption) (*modelv1.ListProvidersResponse, error) {
 	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{
 		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},

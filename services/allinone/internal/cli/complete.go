@@ -207,8 +207,8 @@ func offerTools(ctx context.Context, s *session) ([]string, error) {
 // errNoServer is the error of a completion without a running server.
 var errNoServer = errors.New("no server runs")
 
-// running is a client of the server that --server or EVALFLEET_SERVER names or that holds the data directory. It starts none and makes no
-// folder.
+// running is a client of the server that --server or EVALFLEET_SERVER names or that holds the data directory. It starts
+// none and makes no folder.
 func (a *app) running(ctx context.Context) (*session, error) {
 	cfg, err := a.loadConfig(ctx)
 	if err != nil {

@@ -164,8 +164,8 @@ func (a *app) nextStep(err error) string {
 	return ""
 }
 
-// whatThereIs is the command that lists the resources of the kind of one that was not found; empty for runs, evaluations
-// and sandboxes, since an id may be meant for any of these.
+// whatThereIs is the command that lists the resources of the kind of one that was not found; empty for runs,
+// evaluations and sandboxes, since an id may be meant for any of these.
 func whatThereIs(resource string) string {
 	switch {
 	case strings.HasPrefix(resource, "providers/"):

@@ -32,8 +32,8 @@ type Live struct {
 	due   *State    // what came since
 }
 
-// NewLive returns a view on a terminal. size returns its current columns and rows, because people resize windows. Without
-// color it only moves the cursor.
+// NewLive returns a view on a terminal. size returns its current columns and rows, because people resize windows.
+// Without color it only moves the cursor.
 func NewLive(out io.Writer, size func() (columns, rows int), color bool) *Live {
 	return &Live{out: out, size: size, color: color}
 }

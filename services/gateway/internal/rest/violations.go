@@ -45,8 +45,8 @@ func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.Mes
 	}
 }
 
-// below is the path of what is one step below another. A path from which an error would cut the step is returned itself:
-// a client chooses the keys of maps, and how many values are below one.
+// below is the path of what is one step below another. A path from which an error would cut the step is returned
+// itself: a client chooses the keys of maps, and how many values are below one.
 func below(path, step string) string {
 	if len(path) > 2*bound.FieldPathBytes {
 		return path

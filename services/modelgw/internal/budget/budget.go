@@ -244,8 +244,8 @@ func (l *Ledger) Bounds(scope string) Bounds {
 	return Bounds{}
 }
 
-// Set changes the bounds of a scope, as an operator asks for; calls that wait look again. The bounds hold until those of
-// the scope's configuration change. It fails, and changes nothing, if the store does.
+// Set changes the bounds of a scope, as an operator asks for; calls that wait look again. The bounds hold until those
+// of the scope's configuration change. It fails, and changes nothing, if the store does.
 func (l *Ledger) Set(ctx context.Context, scope string, b Bounds) (State, error) {
 	l.changing.Lock()
 	defer l.changing.Unlock()

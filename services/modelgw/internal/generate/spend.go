@@ -106,8 +106,8 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	return nil
 }
 
-// Asked returns the prices of a call in the mode that it asks for; nil if they are not known, or what its batch costs is
-// not.
+// Asked returns the prices of a call in the mode that it asks for; nil if they are not known, or what its batch costs
+// is not.
 func (p Prices) Asked(c *Call) *modelv1.Prices { return p.asked(c, c.Model.FullName()) }
 
 func (p Prices) asked(c *Call, model string) *modelv1.Prices {

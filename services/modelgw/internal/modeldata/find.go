@@ -7,8 +7,8 @@ import (
 
 // Find returns what is known of a model, by its full name as calls have it: `openai/gpt-4o`, `openai/azure/gpt-4o`,
 // `together/meta-llama/Llama-3.3-70B-Instruct`, `fireworks/accounts/fireworks/models/glm-5p3`,
-// `bedrock/us.anthropic.claude-opus-4-8`, or `gpt-4o` alone. Case, and `_` for `-`, do not matter. A snapshot of a known
-// model, such as `gpt-4o-2099-01-01`, is that model; a name that merely resembles one is unknown.
+// `bedrock/us.anthropic.claude-opus-4-8`, or `gpt-4o` alone. Case, and `_` for `-`, do not matter. A snapshot of a
+// known model, such as `gpt-4o-2099-01-01`, is that model; a name that merely resembles one is unknown.
 func (d *Data) Find(model string) (*Model, bool) {
 	for _, name := range d.canonical(normal(model)) {
 		for _, form := range forms(name) {

@@ -46,8 +46,8 @@ func combine(run []*modelv1.ChatMessage) *modelv1.ChatMessage {
 	return all
 }
 
-// joinContent joins the plain texts at the beginning of a run by line breaks. If other content follows, all is a list of
-// parts.
+// joinContent joins the plain texts at the beginning of a run by line breaks. If other content follows, all is a list
+// of parts.
 func joinContent(run []*modelv1.ChatMessage) *contentv1.MessageContent {
 	var texts []string
 	for len(run) > 0 && run[0].GetContent().GetList() == nil {

@@ -42,8 +42,8 @@ type Provider interface {
 	Close() error
 }
 
-// ByConfig is a provider that speaks several APIs, of which the configuration of a call selects one. Its Capabilities are
-// those of a call without options.
+// ByConfig is a provider that speaks several APIs, of which the configuration of a call selects one. Its Capabilities
+// are those of a call without options.
 type ByConfig interface {
 	// CapabilitiesOf returns the capabilities of calls with this configuration.
 	CapabilitiesOf(c *modelv1.GenerateConfig) Capabilities
@@ -65,8 +65,8 @@ type Windowed interface {
 
 // Moded is a provider whose server has modes with prices of their own, such as service tiers.
 type Moded interface {
-	// Mode returns the mode that a call with this configuration asks for, by the server's own word; empty is the usual one,
-	// or the server's choice.
+	// Mode returns the mode that a call with this configuration asks for, by the server's own word; empty is the usual
+	// one, or the server's choice.
 	Mode(c *modelv1.GenerateConfig) string
 }
 

@@ -150,8 +150,8 @@ const (
 
 // Rest makes the model's credential rest if a failure of an attempt is the credential's or its address's own: a rate
 // limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns
-// for how long, why in a word, and what ends the rest early; zero and nil if it does not rest. Accounts with one credential
-// have no rest.
+// for how long, why in a word, and what ends the rest early; zero and nil if it does not rest. Accounts with one
+// credential have no rest.
 func (m *Model) Rest(err error) (rest time.Duration, why string, end func()) {
 	failure, ok := As(err)
 	if m.ring == nil || !ok {

@@ -15,9 +15,9 @@ import (
 // https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html
 var amazon = netip.MustParsePrefix("fd00:ec2::/32")
 
-// FromEnvironment returns the function that returns the proxy which the environment names now for a request; nil is none.
-// Addresses of this machine have none, nor have those at which clouds give the credentials of a machine, in clear:
-// link-local ones, and Amazon's. A proxy whose own address cannot be read counts as none, as in net/http.
+// FromEnvironment returns the function that returns the proxy which the environment names now for a request; nil is
+// none. Addresses of this machine have none, nor have those at which clouds give the credentials of a machine, in
+// clear: link-local ones, and Amazon's. A proxy whose own address cannot be read counts as none, as in net/http.
 func FromEnvironment() func(*http.Request) (*url.URL, error) {
 	named := httpproxy.FromEnvironment().ProxyFunc()
 	return func(r *http.Request) (*url.URL, error) {

@@ -34,8 +34,8 @@ type Program struct {
 // Find finds the guest program, of which boxes shall have a copy in a folder.
 //
 // The original is at path. Where path is empty it is the file guestd beside the running program, else the one within
-// it. A file is copied at once, since it may be updated later. What is within the running program stays as it is, and is
-// copied with the first use: to read it makes all of it resident, also where no box is ever made.
+// it. A file is copied at once, since it may be updated later. What is within the running program stays as it is, and
+// is copied with the first use: to read it makes all of it resident, also where no box is ever made.
 func Find(path, dir string) (*Program, error) {
 	if path == "" {
 		beside, err := besideUs()

@@ -156,8 +156,8 @@ func member(object *orderedjson.Object, name string) *orderedjson.Object {
 	return &orderedjson.Object{}
 }
 
-// place is that of a member in the arguments; nil is the whole. Its text is made for an error alone: a name may be long,
-// and have many members below it.
+// place is that of a member in the arguments; nil is the whole. Its text is made for an error alone: a name may be
+// long, and have many members below it.
 type place struct {
 	above *place
 	name  string

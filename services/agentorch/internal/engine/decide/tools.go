@@ -217,8 +217,8 @@ func (d *Step) askWorker(f *run.Frame, ref *agentv1.WorkerRef, purpose string) e
 	return d.emitIn(f, run.NewEvent(&agentv1.WorkerIntent{Worker: ref, RequestId: d.s.Key(d.s.Seq + 1), Purpose: purpose}))
 }
 
-// askForAgent calls a worker for an agent, unless a limit of time forbids it. Other limits forbid model calls alone: the
-// worker may end the agent.
+// askForAgent calls a worker for an agent, unless a limit of time forbids it. Other limits forbid model calls alone:
+// the worker may end the agent.
 func (d *Step) askForAgent(f *run.Frame, ref *agentv1.WorkerRef) error {
 	if reached, of := d.late(f); reached != nil {
 		return d.hitIn(of, reached)

@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// ParseFloat reads s as Python's float() does: white space around it other than separators of records, decimal digits of
-// any script, single underscores between digits, and `inf`, `infinity` and `nan` in any case with a sign. Hexadecimal
-// floats are no numbers. A number too large is infinite.
+// ParseFloat reads s as Python's float() does: white space around it other than separators of records, decimal digits
+// of any script, single underscores between digits, and `inf`, `infinity` and `nan` in any case with a sign.
+// Hexadecimal floats are no numbers. A number too large is infinite.
 func ParseFloat(s string) (float64, bool) {
 	text, ok := floatLiteral(strings.TrimFunc(s, func(r rune) bool { return IsSpace(r) && (r < 0x1c || 0x1f < r) }))
 	if !ok {

@@ -257,8 +257,8 @@ func (c Checker) checkScorers(project string, spec *agentv1.RunSpec) error {
 	return nil
 }
 
-// warnOfSteps warns of parameters of steps that probably do not say what was meant. Runs of samples get no such warning:
-// their evaluation did.
+// warnOfSteps warns of parameters of steps that probably do not say what was meant. Runs of samples get no such
+// warning: their evaluation did.
 func (c Checker) warnOfSteps(spec *agentv1.RunSpec) []*agentv1.EvalWarning {
 	if spec.GetAttribution().GetEval() != "" {
 		return nil

@@ -110,8 +110,8 @@ func (s *Stream) wake() {
 	}
 }
 
-// next returns what follows a place: a new attempt at a model, with or without pieces, or more pieces of it. If there is
-// nothing yet, it returns a channel that is closed on a change.
+// next returns what follows a place: a new attempt at a model, with or without pieces, or more pieces of it. If there
+// is nothing yet, it returns a channel that is closed on a change.
 func (s *Stream) next(p Place) (attempt Place, model string, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

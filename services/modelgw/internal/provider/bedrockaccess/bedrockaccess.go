@@ -132,9 +132,9 @@ func (a *Accounts) Listed() []*modelv1.Account {
 	return all
 }
 
-// Open returns the access of a model through its account, in a region; empty is the account's, or that of its profile in
-// AWS's files of now. It fails if the account is not configured, the address is not allowed, or it is not known where
-// requests go.
+// Open returns the access of a model through its account, in a region; empty is the account's, or that of its profile
+// in AWS's files of now. It fails if the account is not configured, the address is not allowed, or it is not known
+// where requests go.
 func (a *Accounts) Open(spec provider.Spec, region string) (*Access, error) {
 	one, known := a.named[spec.Account]
 	if !known {

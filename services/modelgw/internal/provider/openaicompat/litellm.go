@@ -138,8 +138,8 @@ func (d *deployments) take(list []deployment, name string, window *window) {
 	d.claude.Store(rows > 0 && claudes == rows || rows == 0 && claudeName.MatchString(name))
 }
 
-// routed returns the name in the list for the model's name: the proxy replaces an alias of the key's team first, and then
-// those of the key, one after the other. A proxy without keys has none, and one that does not say has none here.
+// routed returns the name in the list for the model's name: the proxy replaces an alias of the key's team first, and
+// then those of the key, one after the other. A proxy without keys has none, and one that does not say has none here.
 func (m *model) routed(ctx context.Context, root string) string {
 	var key struct {
 		Info struct {

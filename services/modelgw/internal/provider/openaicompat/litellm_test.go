@@ -67,8 +67,8 @@ const claudeTwice = `{"data":[
 	{"model_name":"mixed","litellm_params":{"model":"anthropic/codename"},"model_info":{}},
 	{"model_name":"mixed","litellm_params":{"model":"openai/gpt-4o"},"model_info":{"max_input_tokens":128000}}]}`
 
-// A proxy says what is behind a name: the window is the smallest one, and Claude gets a bound of output tokens and marks
-// of its prompt cache. Aliases of the key and of its team are followed.
+// A proxy says what is behind a name: the window is the smallest one, and Claude gets a bound of output tokens and
+// marks of its prompt cache. Aliases of the key and of its team are followed.
 func TestAProxySaysWhichModelsAreBehindAName(t *testing.T) {
 	t.Parallel()
 	aliases := map[string]string{

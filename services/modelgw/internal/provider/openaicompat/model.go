@@ -388,8 +388,8 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	return response, nil
 }
 
-// finishResponses names the model of an answer by the Responses API as it is sent; of one that is made of an error it is
-// named already.
+// finishResponses names the model of an answer by the Responses API as it is sent; of one that is made of an error it
+// is named already.
 func (m *model) finishResponses(answer dialect.Response, output *modelv1.ModelOutput) error {
 	responsesapi.SetModel(output, m.name)
 	if m.service.Finish != nil {

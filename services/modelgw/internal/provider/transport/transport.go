@@ -107,8 +107,8 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // IsWhole reports whether an answer is a JSON document, in case a stream was requested, or a page that a proxy put in
-// the place of both. Some servers call their streams pages, so that what is called one counts by its beginning: its body
-// is replaced by one that reads the same.
+// the place of both. Some servers call their streams pages, so that what is called one counts by its beginning: its
+// body is replaced by one that reads the same.
 func IsWhole(answer *http.Response) bool {
 	mediaType, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	if mediaType != "text/html" {
