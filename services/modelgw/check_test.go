@@ -15,6 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 )
 
 // lists is a vendor's list of models, and what it says of one by its name.
@@ -92,7 +94,26 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 	}
 }
 
-// A vendor that is overloaded has not said that it has no list.
+// A model in a cloud is checked with the accounts there.
+func TestAModelInACloudIsCheckedWithTheAccountsThere(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.OpenAI.Azure.APIKey, c.OpenAI.Azure.BaseURL = config.NewSecret("k"), v.URL
+		c.OpenAI.Azure.Accounts = map[string]azureauth.Account{"eu": {Account: provider.Account{BaseURL: v.URL}}}
+		c.OpenAI.Accounts = map[string]openai.Account{"team": {}}
+	})
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: "openai/azure/gpt-4o"})
+	require.NoError(t, err)
+	found := map[string]map[string]string{}
+	for _, check := range answer.GetChecks() {
+		found[check.GetAccount()] = steps(check)
+	}
+	assert.Equal(t, map[string]map[string]string{
+		"default": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"}, "eu": {"key": "FAILED"},
+	}, found)
+}
+
 // A key with an address of its own is checked there, also where the vendor has no list.
 func TestAKeyIsCheckedAtItsOwnAddress(t *testing.T) {
 	t.Parallel()
@@ -125,6 +146,7 @@ func TestAVendorBehindAProxyIsChecked(t *testing.T) {
 	assert.Contains(t, check.GetSteps()[1].GetDetail(), "through the proxy "+strings.TrimPrefix(proxy.URL, "http://"))
 }
 
+// A vendor that is overloaded has not said that it has no list.
 func TestACheckSaysThatAListIsNotThereNow(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, vendorWith(t, says(http.StatusServiceUnavailable, "application/json", `{}`)))

@@ -109,7 +109,7 @@ func questions(registry *provider.Registry, r *modelv1.CheckAccountsRequest) ([]
 		if wanted != "" && len(kind.Accounts) == 0 { // It needs none.
 			all = append(all, question{kind, &modelv1.Account{Name: provider.DefaultAccount, Usable: true, Keyless: true}, model})
 		}
-		for _, account := range kind.Accounts {
+		for _, account := range accountsOf(kind, model) {
 			switch {
 			case r.GetAccount() != "" && account.GetName() != r.GetAccount():
 			case wanted == "" && account.GetName() == provider.DefaultAccount && unset(kind, account):
@@ -123,6 +123,16 @@ func questions(registry *provider.Registry, r *modelv1.CheckAccountsRequest) ([]
 		return nil, rpcerr.ModelNotFound(cmp.Or(r.GetModel(), wanted+"/"), names, "unknown provider %q; known: %s", wanted, strings.Join(names, ", "))
 	}
 	return all, nil
+}
+
+// accountsOf are the accounts of a model: those of the cloud that its name has, or the provider's own.
+func accountsOf(kind provider.Kind, model string) []*modelv1.Account {
+	service, _, _ := strings.Cut(model, "/")
+	inCloud := slices.DeleteFunc(slices.Clone(kind.Clouds), func(a *modelv1.Account) bool { return a.GetService() != service })
+	if len(inCloud) > 0 {
+		return inCloud
+	}
+	return kind.Accounts
 }
 
 // unset reports whether a default account is as if nothing had been configured: without a key, or, of servers that need
