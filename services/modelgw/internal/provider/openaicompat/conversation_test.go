@@ -70,3 +70,25 @@ func TestTheConversationOfARequestToMeta(t *testing.T) {
 		}
 	}
 }
+
+// xAI is told behind a LiteLLM proxy too, where its list says that xAI's models are there.
+func TestTheConversationOfARequestBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for model, want := range map[string]string{"theirs": "^[0-9a-f]{32}$", "other": "^$"} {
+		var got string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodGet {
+				_, _ = w.Write([]byte(`{"data":[{"model_name":"theirs","litellm_params":{"model":"xai/grok-4"}},
+					{"model_name":"other","litellm_params":{"model":"openai/gpt-4o"}}]}`))
+				return
+			}
+			got = r.Header.Get("X-Grok-Conv-Id")
+			_, _ = w.Write([]byte(`{"id":"a","choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}`))
+		}))
+		t.Cleanup(server.Close)
+		_, err := openAt(t, "litellm-proxy", model, server.URL, `{"stream": false}`).Generate(t.Context(), ofRun("projects/p/runs/a"))
+		require.NoError(t, err)
+		assert.Regexp(t, want, got, model)
+	}
+}

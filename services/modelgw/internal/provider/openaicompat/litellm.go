@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,6 +82,15 @@ func (d *deployment) isClaude() bool {
 	return d.Params.Provider == "anthropic" || strings.HasPrefix(d.Params.Model, "anthropic/") || claudeName.MatchString(d.Params.Model)
 }
 
+// isGrok reports whether the model is xAI's.
+func (d *deployment) isGrok() bool {
+	return d.Params.Provider == "xai" || strings.HasPrefix(d.Params.Model, "xai/") || strings.HasPrefix(d.Info.BaseModel, "xai/")
+}
+
+// grokConversation is xAI's header for the conversation of a request. A proxy that does not forward headers drops it:
+// https://docs.litellm.ai/docs/proxy/forward_client_headers.
+const grokConversation = "x-grok-conv-id"
+
 // deployments is what a proxy's list says of one name. Safe for concurrent use.
 type deployments struct {
 	mu   sync.Mutex
@@ -110,7 +120,11 @@ func (m *model) askDeployments(ctx context.Context) error {
 	if list.Data == nil {
 		return unreadableList(&provider.Error{Provider: m.service.Name, Invalid: true, Message: "the answer has no list `data`"})
 	}
-	d.take(*list.Data, m.routed(ctx, strings.TrimSuffix(base, "/v1")), &m.window)
+	name := m.routed(ctx, strings.TrimSuffix(base, "/v1"))
+	d.take(*list.Data, name, &m.window)
+	if slices.ContainsFunc(*list.Data, func(row deployment) bool { return row.Name == name && row.isGrok() }) {
+		m.client.Conversation = grokConversation // Every call asks here first.
+	}
 	d.read = true
 	return nil
 }
