@@ -65,10 +65,20 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	}
 	// Entries bear the name of what served them; the API has no name of its own for the answer.
 	response.Output.Model = m.name
+	// With tools of the server the usage is that of several passes, of which each has the bound.
+	full := len(conversation.Native) == 0 && spent(request.Config, response.Output)
 	for _, choice := range response.Output.GetChoices() {
 		choice.GetMessage().Model = m.name
+		if full && choice.GetStopReason() == modelv1.StopReason_STOP_REASON_STOP {
+			choice.StopReason = modelv1.StopReason_STOP_REASON_MAX_TOKENS
+		}
 	}
 	return response, nil
+}
+
+// spent reports whether an answer has as many tokens as it may have: the Conversations API does not say that it was cut.
+func spent(c *modelv1.GenerateConfig, output *modelv1.ModelOutput) bool {
+	return c.MaxTokens != nil && output.GetUsage() != nil && output.GetUsage().GetOutputTokens() >= c.GetMaxTokens()
 }
 
 // request makes the upstream request.

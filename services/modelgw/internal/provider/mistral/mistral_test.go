@@ -244,6 +244,31 @@ func TestAnErrorWithinAStream(t *testing.T) {
 	}
 }
 
+// The Conversations API does not say that an answer was cut: one with as many tokens as it may have was.
+func TestAnAnswerThatWasCut(t *testing.T) {
+	t.Parallel()
+	s := serve(t, http.StatusOK, answerJSON, `{"object":"conversation.response","conversation_id":"conv_1",
+		"outputs":[{"type":"message.output","content":"Deep","model":"served"}],
+		"usage":{"prompt_tokens":1,"completion_tokens":5,"total_tokens":6}}`)
+	search := []*toolv1.ToolInfo{{Name: "web_search", ParametersJson: `{"type":"object"}`, OptionsJson: `{"__internal_tool_type__":"web_search","mistral":{}}`}}
+	for name, c := range map[string]struct {
+		bound *int64
+		tools []*toolv1.ToolInfo
+		want  modelv1.StopReason
+	}{
+		"as many as it may have":     {new(int64(5)), nil, modelv1.StopReason_STOP_REASON_MAX_TOKENS},
+		"fewer":                      {new(int64(6)), nil, modelv1.StopReason_STOP_REASON_STOP},
+		"no bound":                   {nil, nil, modelv1.StopReason_STOP_REASON_STOP},
+		"several passes of a search": {new(int64(5)), search, modelv1.StopReason_STOP_REASON_STOP},
+	} {
+		response, err := opened(t, s.address, "mistral-large-latest", byConversation).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: c.tools, Config: &modelv1.GenerateConfig{MaxTokens: c.bound},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, chat.StopReason(response.Output), name)
+	}
+}
+
 // The server runs its own tools where their options allow it and the API has them; what they did is in the answer.
 func TestToolsThatTheServerRuns(t *testing.T) {
 	t.Parallel()
