@@ -264,9 +264,16 @@ func TestLongAnswersAreReadInTime(t *testing.T) {
 		},
 		"results of many calls": func(t *testing.T) {
 			var open dialect.OpenCalls
-			open.Open(make([]*toolv1.ToolCall, 500_000))
-			for range 500_000 {
-				open.Close(func(*toolv1.ToolCall) bool { return true })
+			calls := make([]*toolv1.ToolCall, 200_000)
+			for i := range calls {
+				calls[i] = &toolv1.ToolCall{Id: fmt.Sprint(i), Function: "f"}
+			}
+			open.Open(calls)
+			for range 100_000 {
+				open.CloseName("f")
+			}
+			for i := range 100_000 {
+				open.CloseID(calls[len(calls)-1-i].GetId(), "f")
 			}
 			assert.Empty(t, open.IDs())
 		},

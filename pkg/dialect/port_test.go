@@ -51,11 +51,17 @@ func TestAResultClosesTheFirstCallThatFits(t *testing.T) {
 	t.Parallel()
 	var open dialect.OpenCalls
 	open.Open([]*toolv1.ToolCall{chat.Call("a", "f", "{}"), chat.Call("b", "g", "{}"), chat.Call("c", "f", "{}")})
-	isF := func(call *toolv1.ToolCall) bool { return call.GetFunction() == "f" }
-	assert.Equal(t, "a", open.Close(isF).GetId())
+	assert.Equal(t, "a", open.CloseName("f").GetId())
 	assert.Equal(t, []string{"b", "c"}, open.IDs())
-	assert.Equal(t, "c", open.Close(isF).GetId())
-	assert.Nil(t, open.Close(isF))
+	assert.Nil(t, open.CloseID("b", "f"), "it is of another function")
+	assert.Equal(t, "c", open.CloseName("f").GetId())
+	assert.Nil(t, open.CloseName("f"))
+	assert.Nil(t, open.CloseID("c", ""), "it is closed")
+	assert.Equal(t, "b", open.CloseID("b", "").GetId())
+	assert.Empty(t, open.IDs())
+	open.Open([]*toolv1.ToolCall{chat.Call("a", "f", "{}"), chat.Call("a", "g", "{}")})
+	assert.Equal(t, "g", open.CloseID("a", "g").GetFunction())
+	assert.Equal(t, []string{"a"}, open.IDs())
 }
 
 func TestTheFirstRefusalIsTheErrorOfARequest(t *testing.T) {

@@ -172,7 +172,7 @@ func (c *conversation) result(b *wireBlock) error {
 	if b.IsError {
 		given.Error = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: chat.ContentText(given.GetContent())}
 	}
-	call := c.open.Close(func(call *toolv1.ToolCall) bool { return call.GetId() == b.ToolUseID })
+	call := c.open.CloseID(b.ToolUseID, "")
 	if call == nil {
 		return dialect.Invalid("", "unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message", b.ToolUseID)
 	}

@@ -174,9 +174,12 @@ func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError
 
 // answered returns the id of the call that a result belongs to, which is then no longer open.
 func (c *conversation) answered(r *functionResponse) string {
-	call := c.open.Close(func(call *toolv1.ToolCall) bool {
-		return call.GetFunction() == r.Name && (r.ID == "" || call.GetId() == r.ID)
-	})
+	var call *toolv1.ToolCall
+	if r.ID == "" {
+		call = c.open.CloseName(r.Name)
+	} else {
+		call = c.open.CloseID(r.ID, r.Name)
+	}
 	switch {
 	case call != nil:
 		return call.GetId()
