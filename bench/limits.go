@@ -71,9 +71,9 @@ func runLimits(ctx context.Context, e *env) (figures []report.Figure, err error)
 	const rounds = 3
 	waits, err := paired.Measure(ctx, rounds, e.budget*2/10/(2*rounds+1),
 		load.Latency(func(ctx context.Context, _, _ int) error {
-			release, err := single.Acquire(ctx, limit.Request{Key: "k", Fixed: 10})
+			slot, err := single.Acquire(ctx, limit.Request{Key: "k", Fixed: 10})
 			if err == nil {
-				release()
+				slot.Release()
 			}
 			return err
 		}),

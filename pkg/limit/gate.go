@@ -4,12 +4,13 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Gate is the part of a pool that is within one process: slots, and the lines of callers that wait for one. A Limiter
 // consists of gates, and of the rule by which it sets their slots.
 //
-// Lock must be held for all methods except Wait, and is held when Took, Freed and Refresh are called.
+// Lock must be held for all methods except Wait, and is held when its functions are called.
 type Gate struct {
 	// Lock guards the gate. The gates of a limiter share one lock, which keeps the order of arrival the same for all
 	// callers. Operations under it are short.
@@ -20,24 +21,86 @@ type Gate struct {
 	Freed func()
 	// Refresh is called before a freed slot goes to a waiting caller, and may call SetSlots; nil is not.
 	Refresh func()
+	// Taken is called when a call that asks was not refused for takenAfter; see Reported. Nil is not.
+	Taken func()
 
 	slots   int
 	inUse   int
 	waiting int
 	lines   []*line // the lines that are not empty, the next to be served first
+
+	asking  bool // as Reported was told
+	resting []*Slot
 }
 
 // line is the queue of one tenant.
 type line struct {
 	tenant  string
-	waiters []*Caller
+	waiters []*Slot
 }
 
-// Caller is a caller that has a slot or is in a line.
-type Caller struct {
+// Slot is a slot that a caller holds, or that it waits for in a line. Its methods are safe for concurrent use.
+type Slot struct {
+	gate   *Gate
 	tenant string
-	// granted is closed when the caller gets a slot; nil if it got one at once.
+	// granted is closed when the caller gets the slot; nil if it got it at once.
 	granted chan struct{}
+	free    bool
+}
+
+// Release frees the slot. Further calls do nothing.
+func (s *Slot) Release() {
+	s.gate.Lock.Lock()
+	defer s.gate.Lock.Unlock()
+	s.release()
+}
+
+func (s *Slot) release() {
+	if !s.free {
+		s.free = true
+		s.gate.free()
+	}
+}
+
+const (
+	// shortestRest and longestRest bound how long a pool that asks waits after a refusal. Even a provider that wants to
+	// rest for longer is asked then: it may speak of one model, or of a limit that is full long before it needs to be.
+	shortestRest = time.Second
+	longestRest  = 10 * time.Second
+	// takenAfter is how long a call that asks may take before the provider counts as serving. Refusals come sooner, and
+	// answers may take minutes.
+	takenAfter = 5 * time.Second
+)
+
+// Reported is called when the rule has got a report, or is another. While the rule asks whether anything is served, a
+// slot rests after each refusal for as long as the answer asks for, within bounds: it counts as in use, in all
+// processes that share the pool, so that none asks sooner. Rests end with the asking.
+func (g *Gate) Reported(rule *Rule, r Report) {
+	g.asking = rule.Asking()
+	switch {
+	case g.asking && r.Outcome == RateLimited:
+		s := &Slot{gate: g}
+		g.inUse++
+		g.resting = append(slices.DeleteFunc(g.resting, func(s *Slot) bool { return s.free }), s)
+		time.AfterFunc(min(max(r.RetryAfter, shortestRest), longestRest), s.Release)
+	case !g.asking && g.resting != nil:
+		ended := g.resting
+		g.resting = nil
+		for _, s := range ended {
+			s.release()
+		}
+	}
+}
+
+// ask calls Taken if the call in a slot is still under way after a while.
+func (g *Gate) ask(s *Slot) {
+	time.AfterFunc(takenAfter, func() {
+		g.Lock.Lock()
+		defer g.Lock.Unlock()
+		if !s.free && g.asking {
+			g.Taken()
+		}
+	})
 }
 
 // Slots returns the number of slots.
@@ -55,50 +118,48 @@ func (g *Gate) SetSlots(n int) {
 	g.admit()
 }
 
-// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull. The caller must be passed to Wait.
-func (g *Gate) Enter(r Request) (*Caller, error) {
-	c := &Caller{tenant: r.Tenant}
+// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull. The slot must be passed to Wait.
+func (g *Gate) Enter(r Request) (*Slot, error) {
+	s := &Slot{gate: g, tenant: r.Tenant}
 	if len(g.lines) == 0 && g.inUse < g.slots {
-		g.take()
-		return c, nil
+		g.take(s)
+		return s, nil
 	}
 	if r.MaxWaiting > 0 && g.waiting >= r.MaxWaiting && !r.Front {
 		return nil, ErrFull
 	}
-	c.granted = make(chan struct{})
-	g.enqueue(c, r.Front)
-	return c, nil
+	s.granted = make(chan struct{})
+	g.enqueue(s, r.Front)
+	return s, nil
 }
 
-// Wait waits until the caller has its slot, and returns the function that frees it, which may be called more than once.
-// It fails with ctx's error if ctx ends first.
-func (g *Gate) Wait(ctx context.Context, c *Caller) (release func(), err error) {
-	if c.granted != nil {
+// Wait waits until the caller holds its slot, and returns it. It fails with ctx's error if ctx ends first.
+func (g *Gate) Wait(ctx context.Context, s *Slot) (*Slot, error) {
+	if s.granted != nil {
 		select {
-		case <-c.granted:
+		case <-s.granted:
 		case <-ctx.Done():
-			g.leave(c)
+			g.leave(s)
 			return nil, ctx.Err()
 		}
 	}
-	return sync.OnceFunc(func() {
-		g.Lock.Lock()
-		defer g.Lock.Unlock()
-		g.free()
-	}), nil
+	return s, nil
 }
 
 // leave ends the wait of a caller.
-func (g *Gate) leave(c *Caller) {
+func (g *Gate) leave(s *Slot) {
 	g.Lock.Lock()
 	defer g.Lock.Unlock()
-	if !g.remove(c) { // it was granted in the meantime
-		g.free()
+	if !g.remove(s) { // it was granted in the meantime
+		s.release()
 	}
 }
 
-func (g *Gate) take() {
+func (g *Gate) take(s *Slot) {
 	g.inUse++
+	if g.asking && g.Taken != nil {
+		g.ask(s)
+	}
 	if g.Took != nil {
 		g.Took(g.inUse)
 	}
@@ -118,43 +179,43 @@ func (g *Gate) free() {
 func (g *Gate) admit() (admitted bool) {
 	for len(g.lines) > 0 && g.inUse < g.slots {
 		l := g.lines[0]
-		c := l.waiters[0]
+		s := l.waiters[0]
 		l.waiters = l.waiters[1:]
 		g.lines = g.lines[1:]
 		if len(l.waiters) > 0 {
 			g.lines = append(g.lines, l)
 		}
 		g.waiting--
-		g.take()
-		close(c.granted)
+		g.take(s)
+		close(s.granted)
 		admitted = true
 	}
 	return admitted
 }
 
-func (g *Gate) enqueue(c *Caller, front bool) {
-	i := g.lineOf(c)
+func (g *Gate) enqueue(s *Slot, front bool) {
+	i := g.lineOf(s)
 	if i < 0 {
 		i = len(g.lines)
-		g.lines = append(g.lines, &line{tenant: c.tenant})
+		g.lines = append(g.lines, &line{tenant: s.tenant})
 	}
 	l := g.lines[i]
 	if front {
-		l.waiters = slices.Insert(l.waiters, 0, c)
+		l.waiters = slices.Insert(l.waiters, 0, s)
 	} else {
-		l.waiters = append(l.waiters, c)
+		l.waiters = append(l.waiters, s)
 	}
 	g.waiting++
 }
 
 // remove removes a caller from its line and reports whether it was there.
-func (g *Gate) remove(c *Caller) bool {
-	i := g.lineOf(c)
+func (g *Gate) remove(s *Slot) bool {
+	i := g.lineOf(s)
 	if i < 0 {
 		return false
 	}
 	l := g.lines[i]
-	at := slices.Index(l.waiters, c)
+	at := slices.Index(l.waiters, s)
 	if at < 0 {
 		return false
 	}
@@ -166,6 +227,6 @@ func (g *Gate) remove(c *Caller) bool {
 	return true
 }
 
-func (g *Gate) lineOf(c *Caller) int {
-	return slices.IndexFunc(g.lines, func(l *line) bool { return l.tenant == c.tenant })
+func (g *Gate) lineOf(s *Slot) int {
+	return slices.IndexFunc(g.lines, func(l *line) bool { return l.tenant == s.tenant })
 }

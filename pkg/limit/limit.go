@@ -27,13 +27,12 @@ var ErrTooLow = errors.New("a limit must be at least 1")
 
 // Limiter admits callers to pools. All methods are safe for concurrent use.
 type Limiter interface {
-	// Acquire waits for a slot of the pool under r.Key and returns the function that frees it, which may be called more
-	// than once. The first call for a key makes the pool with r's bounds; later bounds are ignored. It fails with
-	// ErrFull at once if r.MaxWaiting callers wait already, and with ctx's error if ctx ends first.
-	Acquire(ctx context.Context, r Request) (release func(), err error)
-	// Report reports the outcome of a request to an adaptive pool; a fixed one ignores it. Subject is the name in the
-	// history of the limit. A key without a pool is ignored.
-	Report(ctx context.Context, key string, outcome Outcome, subject string)
+	// Acquire waits for a slot of the pool under r.Key and returns it; the caller must release it. The first call for a
+	// key makes the pool with r's bounds; later bounds are ignored. It fails with ErrFull at once if r.MaxWaiting callers
+	// wait already, and with ctx's error if ctx ends first.
+	Acquire(ctx context.Context, r Request) (*Slot, error)
+	// Report reports how a request went to an adaptive pool; a fixed one ignores it. A key without a pool is ignored.
+	Report(ctx context.Context, key string, r Report)
 	// Pools returns the state of all pools, by key.
 	Pools(ctx context.Context) ([]Pool, error)
 	// SetMax changes the limit of a fixed pool, or the highest limit of an adaptive one. Held slots are not affected.
@@ -70,6 +69,15 @@ const (
 	// RateLimited is an answer that asks to slow down.
 	RateLimited
 )
+
+// Report is how a request went.
+type Report struct {
+	Outcome Outcome
+	// Subject is the name in the history of the limit, such as a model.
+	Subject string
+	// RetryAfter is the wait that an answer with RateLimited asks for; zero is none.
+	RetryAfter time.Duration
+}
 
 // Pool is the state of a pool, in all processes that share it.
 type Pool struct {

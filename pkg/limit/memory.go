@@ -31,18 +31,18 @@ type pool struct {
 }
 
 // Acquire implements Limiter.
-func (m *Memory) Acquire(ctx context.Context, r Request) (release func(), err error) {
+func (m *Memory) Acquire(ctx context.Context, r Request) (*Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	p := m.pool(r)
-	caller, err := p.gate.Enter(r)
+	slot, err := p.gate.Enter(r)
 	m.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return p.gate.Wait(ctx, caller)
+	return p.gate.Wait(ctx, slot)
 }
 
 func (m *Memory) pool(r Request) *pool {
@@ -52,6 +52,10 @@ func (m *Memory) pool(r Request) *pool {
 		p.gate = Gate{Lock: &m.mu}
 		if p.rule.Adaptive() {
 			p.gate.Took = func(inUse int) { p.rule.Acquired(inUse, time.Now()) }
+			p.gate.Taken = func() {
+				p.rule.Taken(time.Now())
+				p.follow(Report{})
+			}
 		}
 		p.gate.SetSlots(p.rule.Limit())
 		if m.pools == nil {
@@ -82,13 +86,19 @@ func (m *Memory) forget() {
 }
 
 // Report implements Limiter.
-func (m *Memory) Report(_ context.Context, key string, outcome Outcome, subject string) {
+func (m *Memory) Report(_ context.Context, key string, r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.pools[key]; p != nil {
-		p.rule.Report(outcome, time.Now(), subject)
-		p.gate.SetSlots(p.rule.Limit())
+		p.rule.Report(r, time.Now())
+		p.follow(r)
 	}
+}
+
+// follow brings the gate up to date with the rule, which has got a report.
+func (p *pool) follow(r Report) {
+	p.gate.Reported(p.rule, r)
+	p.gate.SetSlots(p.rule.Limit())
 }
 
 // Pools implements Limiter.

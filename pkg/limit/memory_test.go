@@ -37,9 +37,9 @@ func TestMemoryForgetsIdlePools(t *testing.T) {
 		var m limit.Memory
 		acquire := func(key string) (release func()) {
 			time.Sleep(time.Millisecond)
-			release, err := m.Acquire(t.Context(), limit.Request{Key: key, Fixed: 5})
+			slot, err := m.Acquire(t.Context(), limit.Request{Key: key, Fixed: 5})
 			require.NoError(t, err)
-			return release
+			return slot.Release
 		}
 		acquire("set")()
 		_, err := m.SetMax(t.Context(), "set", 2)
@@ -66,10 +66,10 @@ func BenchmarkAcquire(b *testing.B) {
 	var m limit.Memory
 	r := limit.Request{Key: "openai/default", Tenant: "default", Fixed: 10}
 	for b.Loop() {
-		release, err := m.Acquire(b.Context(), r)
+		slot, err := m.Acquire(b.Context(), r)
 		if err != nil {
 			b.Fatal(err)
 		}
-		release()
+		slot.Release()
 	}
 }

@@ -67,11 +67,15 @@ func TestAProbersLimit(t *testing.T) {
 		},
 		"loses ever more in a shortage, up to a tenth, and half of that comes back in each round": {
 			Bounds{Min: 1, Start: 80, Max: 200},
-			[]step{{refuse: 8, want: 80 - 1 - 2 - 3 - 4 - 5 - 6 - 5 - 5}, {succeed: 56, want: 64}, {succeed: 67, want: 71}, {succeed: 113, want: 76}},
+			[]step{{refuse: 7, want: 80 - 1 - 2 - 3 - 4 - 5 - 6 - 5}, {succeed: 61, want: 67}, {succeed: 67, want: 73}, {succeed: 71, want: 76}},
 		},
 		"never falls below the lowest": {
 			Bounds{Min: 10, Start: 20, Max: 200},
-			[]step{{refuse: 100, want: 10}},
+			[]step{{refuse: 7, want: 13}, {succeed: 1, want: 13}, {refuse: 7, want: 10}},
+		},
+		"is one call after twelve refusals in a row, and soon what it was after a success": {
+			Bounds{Min: 5, Start: 80, Max: 200},
+			[]step{{refuse: 11, want: 37}, {refuse: 1, want: 1}, {refuse: 100, want: 1}, {succeed: 1, want: 34}, {succeed: 79, want: 64}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,16 +106,19 @@ func TestAProberGrowsOnlyWhileItsLimitIsUsed(t *testing.T) {
 	assert.Equal(t, 9, p.Limit(), "what was refused are 10 calls at once, not 20")
 }
 
-// A provider that refuses everything for a while is soon used again: the limit falls to the lowest, its ceiling by
-// half.
+// A provider that refuses everything for a while is soon used again, though calls that began before are served amid the
+// refusals: the limit falls to the lowest, its ceiling by half, and then one call asks.
 func TestAProberComesBackAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	p := newProbed(Bounds{Min: 5, Start: 80, Max: 200})
 	p.refuse(1)
 	p.succeed(200)
-	require.Equal(t, 5, p.refuse(40))
-	p.Acquired(5, p.now)
-	require.Equal(t, 5, p.refuse(100), "calls within the lowest limit are refused too")
+	for range 10 {
+		p.Clean(p.now, "m")
+		p.refuse(4)
+	}
+	require.Equal(t, 5, p.limit)
+	require.Equal(t, 1, p.refuse(100))
 	assert.GreaterOrEqual(t, p.succeed(5+20+30+35), 35)
 }
 

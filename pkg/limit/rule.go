@@ -57,16 +57,29 @@ func (r *Rule) Acquired(inUse int, now time.Time) {
 	}
 }
 
-// Report records the outcome of a request.
-func (r *Rule) Report(outcome Outcome, now time.Time, subject string) {
+// Report records how a request went.
+func (r *Rule) Report(said Report, now time.Time) {
 	switch {
 	case r.adaptive == nil:
-	case outcome == Clean:
-		r.adaptive.Clean(now, subject)
-	case outcome == Retried:
-		r.adaptive.Retried(now, subject)
-	case outcome == RateLimited:
-		r.adaptive.RateLimited(now, subject)
+	case said.Outcome == Clean:
+		r.adaptive.Clean(now, said.Subject)
+	case said.Outcome == Retried:
+		r.adaptive.Retried(now, said.Subject)
+	case said.Outcome == RateLimited:
+		r.adaptive.RateLimited(now, said.Subject)
+	}
+}
+
+// Asking reports whether nothing is served now, so that the limit is one call, which asks whether that has changed.
+func (r *Rule) Asking() bool {
+	p, probing := r.adaptive.(*Prober)
+	return probing && p.asking()
+}
+
+// Taken records that a call which asks was not refused: the provider serves again.
+func (r *Rule) Taken(now time.Time) {
+	if p, probing := r.adaptive.(*Prober); probing {
+		p.answers(now, "")
 	}
 }
 
@@ -125,6 +138,8 @@ type proberData struct {
 	Began   int     `json:"began"`
 	Quiet   int     `json:"quiet"`
 	Served  int     `json:"served"`
+	Row     int     `json:"row,omitempty"`
+	Aside   int     `json:"aside,omitempty"`
 }
 
 func (l *level) at() *level { return l }
@@ -140,7 +155,7 @@ func (c *Controller) encode() ruleData {
 }
 
 func (p *Prober) encode() ruleData {
-	return ruleData{Probing: &proberData{p.data(), p.ceiling, p.missing, p.clean, p.rounds, p.round, p.peak, p.refused, p.began, p.quiet, p.served}}
+	return ruleData{Probing: &proberData{p.data(), p.ceiling, p.missing, p.clean, p.rounds, p.round, p.peak, p.refused, p.began, p.quiet, p.served, p.row, p.aside}}
 }
 
 // Encode returns the rule as text, without its history, which is long and seldom changes.
@@ -176,6 +191,7 @@ func DecodeRule(state string, history *History) (*Rule, error) {
 		r.adaptive = &Prober{
 			level: p.level(history), ceiling: p.Ceiling, missing: p.Missing,
 			clean: p.Clean, rounds: p.Rounds, round: p.Round, peak: p.Peak, refused: p.Refused, began: p.Began, quiet: p.Quiet, served: p.Served,
+			row: p.Row, aside: p.Aside,
 		}
 	}
 	switch {

@@ -15,14 +15,15 @@ func TestARuleSurvivesItsEncoding(t *testing.T) {
 	adaptive := NewRule(Request{Adaptive: &Bounds{Min: 2, Start: 4, Max: 20, Cooldown: time.Minute, DecreaseFactor: 0.5, ScaleUp: 0.05}})
 	adaptive.Acquired(4, now)
 	for range 6 {
-		adaptive.Report(Clean, now, "m")
+		adaptive.Report(Report{Outcome: Clean, Subject: "m"}, now)
 	}
-	adaptive.Report(RateLimited, now, "m")
+	adaptive.Report(Report{Outcome: RateLimited, Subject: "m"}, now)
 	require.NoError(t, adaptive.SetMax(1, now))
 	probing := NewRule(Request{Adaptive: &Bounds{Min: 2, Start: 40, Max: 90, Probing: true}})
 	for at := range 500 {
 		probing.Acquired(probing.Limit(), now)
-		probing.Report(Outcome(at%100/99)*(RateLimited-Retried)+Retried, now.Add(time.Duration(at)*time.Second/10), "m")
+		outcome := Outcome(at%100/99)*(RateLimited-Retried) + Retried
+		probing.Report(Report{Outcome: outcome, Subject: "m"}, now.Add(time.Duration(at)*time.Second/10))
 	}
 	for _, r := range []*Rule{adaptive, probing, NewRule(Request{Fixed: 3})} {
 		state, history := r.Encode()
@@ -57,10 +58,10 @@ func TestACooldownEndsThoughTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	r := NewRule(Request{Adaptive: &Bounds{Min: 1, Start: 8, Max: 20, Cooldown: time.Minute, DecreaseFactor: 0.5, ScaleUp: 0.05}})
-	r.Report(RateLimited, now, "m")
-	r.Report(RateLimited, now, "m")
+	r.Report(Report{Outcome: RateLimited, Subject: "m"}, now)
+	r.Report(Report{Outcome: RateLimited, Subject: "m"}, now)
 	require.Equal(t, 4, r.Limit(), "the cooldown lasts")
-	r.Report(RateLimited, now.Add(-time.Hour), "m")
+	r.Report(Report{Outcome: RateLimited, Subject: "m"}, now.Add(-time.Hour))
 	assert.Equal(t, 2, r.Limit())
 }
 
@@ -73,7 +74,7 @@ func TestAHistoryIsEncodedOnce(t *testing.T) {
 	for range MaxHistory {
 		for range 4 {
 			long.Acquired(20, now)
-			long.Report(Clean, now, "m")
+			long.Report(Report{Outcome: Clean, Subject: "m"}, now)
 		}
 		require.NoError(t, long.SetMax(1, now))
 		require.NoError(t, long.SetMax(20, now))
@@ -85,7 +86,7 @@ func TestAHistoryIsEncodedOnce(t *testing.T) {
 			_ = history.Text()
 			r, err := DecodeRule(state, history)
 			if err == nil {
-				r.Report(Clean, now, "m")
+				r.Report(Report{Outcome: Clean, Subject: "m"}, now)
 			}
 		})
 	}

@@ -54,10 +54,10 @@ type fixture struct {
 
 // caller is one call of Acquire in a goroutine of its own.
 type caller struct {
-	done    chan struct{}
-	release func()
-	err     error
-	leave   context.CancelFunc
+	done  chan struct{}
+	slot  *limit.Slot
+	err   error
+	leave context.CancelFunc
 }
 
 func (f *fixture) start(r limit.Request) *caller {
@@ -65,7 +65,7 @@ func (f *fixture) start(r limit.Request) *caller {
 	c := &caller{done: make(chan struct{}), leave: cancel}
 	go func() {
 		defer close(c.done)
-		c.release, c.err = f.limiter.Acquire(ctx, r)
+		c.slot, c.err = f.limiter.Acquire(ctx, r)
 	}()
 	f.settle()
 	return c
@@ -84,7 +84,7 @@ func (c *caller) admitted() bool {
 func (f *fixture) free(c *caller) {
 	require.True(f, c.admitted(), "the caller holds no slot")
 	require.NoError(f, c.err)
-	c.release()
+	c.slot.Release()
 	f.settle()
 }
 
@@ -112,7 +112,7 @@ func release(f *fixture) {
 	second := f.start(fixed(1))
 	require.False(f, second.admitted())
 	f.free(first)
-	first.release() // a second release is nothing
+	first.slot.Release() // a second release is nothing
 	third := f.start(fixed(1))
 	assert.True(f, second.admitted())
 	assert.False(f, third.admitted())
@@ -249,13 +249,13 @@ func adapt(f *fixture) {
 	}
 	assert.Equal(f, 4, f.pool("k").InUse)
 	for range 4 {
-		f.limiter.Report(f.Context(), "k", limit.Clean, "m")
+		f.limiter.Report(f.Context(), "k", limit.Report{Outcome: limit.Clean, Subject: "m"})
 	}
 	f.settle()
 	p := f.pool("k")
 	assert.Equal(f, []int{8, 6, 1, 20}, []int{p.Limit, p.InUse, p.Min, p.Max})
 	assert.True(f, p.Adaptive)
-	f.limiter.Report(f.Context(), "k", limit.RateLimited, "m")
+	f.limiter.Report(f.Context(), "k", limit.Report{Outcome: limit.RateLimited, Subject: "m"})
 	p = f.pool("k")
 	assert.Equal(f, 4, p.Limit)
 	require.Len(f, p.History, 2)
@@ -283,7 +283,7 @@ func retuneAdaptive(f *fixture) {
 func unknown(f *fixture) {
 	_, err := f.limiter.SetMax(f.Context(), "nothing", 3)
 	require.ErrorIs(f, err, limit.ErrUnknownPool)
-	f.limiter.Report(f.Context(), "nothing", limit.Clean, "m")
+	f.limiter.Report(f.Context(), "nothing", limit.Report{Outcome: limit.Clean, Subject: "m"})
 	pools, err := f.limiter.Pools(f.Context())
 	require.NoError(f, err)
 	assert.Empty(f, pools)

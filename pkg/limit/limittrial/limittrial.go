@@ -123,24 +123,24 @@ func (p *provider) now() time.Duration {
 func (p *provider) call(ctx context.Context, l limit.Limiter, r limit.Request, takes time.Duration) error {
 	for attempt := 0; ; attempt++ {
 		r.Front = attempt > 0
-		release, err := l.Acquire(ctx, r)
+		slot, err := l.Acquire(ctx, r)
 		if err != nil {
 			return err
 		}
 		answered, wait := p.attempt(takes)
 		switch {
 		case !answered:
-			l.Report(ctx, r.Key, limit.RateLimited, "m")
+			l.Report(ctx, r.Key, limit.Report{Outcome: limit.RateLimited, Subject: "m", RetryAfter: wait})
 		case attempt == 0:
-			l.Report(ctx, r.Key, limit.Clean, "m")
+			l.Report(ctx, r.Key, limit.Report{Outcome: limit.Clean, Subject: "m"})
 		default:
-			l.Report(ctx, r.Key, limit.Retried, "m")
+			l.Report(ctx, r.Key, limit.Report{Outcome: limit.Retried, Subject: "m"})
 		}
-		release()
+		slot.Release()
 		if answered {
 			return nil
 		}
-		time.Sleep(wait)
+		time.Sleep(max(wait, p.trial.real(pause)))
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *provider) attempt(takes time.Duration) (answered bool, wait time.Durati
 		p.result.Refused++
 		p.mu.Unlock()
 		time.Sleep(p.trial.real(refusal))
-		return false, p.trial.real(max(wait, pause))
+		return false, p.trial.real(wait)
 	}
 	p.mu.Unlock()
 	time.Sleep(takes)

@@ -62,13 +62,13 @@ func newLoad(f *fleet, r limit.Request, key string) func(name string, callers in
 		for range callers {
 			f.calls.Go(func() {
 				for time.Now().Before(end) {
-					release, err := to.Acquire(to.alive, r)
+					slot, err := to.Acquire(to.alive, r)
 					if err != nil {
 						return
 					}
 					time.Sleep(2 * time.Second)
-					to.Report(to.alive, key, limit.Clean, "m")
-					release()
+					to.Report(to.alive, key, limit.Report{Outcome: limit.Clean, Subject: "m"})
+					slot.Release()
 				}
 			})
 		}

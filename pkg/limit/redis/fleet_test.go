@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/limit/limittrial"
 	"github.com/evalfleet/evalfleet/pkg/redisclient"
 	"github.com/evalfleet/evalfleet/pkg/redistest"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -132,7 +133,7 @@ func (f *fleet) call(r *replica, tenant string, takes time.Duration) {
 	request.Tenant = tenant
 	for attempt := 0; ; attempt++ {
 		request.Front = attempt > 0
-		release, err := r.Acquire(r.alive, request)
+		slot, err := r.Acquire(r.alive, request)
 		if err != nil {
 			assert.Error(f, r.alive.Err(), "only a killed replica fails: %v", err)
 			return
@@ -140,11 +141,13 @@ func (f *fleet) call(r *replica, tenant string, takes time.Duration) {
 		answered := f.provider.attempt(r.alive, takes)
 		switch {
 		case !answered:
-			r.Report(r.alive, request.Key, limit.RateLimited, "m")
+			r.Report(r.alive, request.Key, limit.Report{Outcome: limit.RateLimited, Subject: "m"})
 		case attempt == 0:
-			r.Report(r.alive, request.Key, limit.Clean, "m")
+			r.Report(r.alive, request.Key, limit.Report{Outcome: limit.Clean, Subject: "m"})
+		default:
+			r.Report(r.alive, request.Key, limit.Report{Outcome: limit.Retried, Subject: "m"})
 		}
-		release()
+		slot.Release()
 		if answered {
 			return
 		}
@@ -426,6 +429,31 @@ func TestAQuietPoolHoldsNothing(t *testing.T) {
 		f.load("a", 3, 10*time.Second)
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, 3, f.replicas["a"].here(t).InUse)
+		f.calls.Wait()
+	})
+}
+
+// While nothing is served, one call of the whole fleet asks each second whether that has changed; then all are served
+// again.
+func TestReplicasAskTogether(t *testing.T) {
+	simulate(t, func(t *testing.T, server *redistest.Server) {
+		f := newFleet(t, server, limittrial.Probing(), 60, "a", "b", "c")
+		for name := range f.replicas {
+			f.load(name, 60, 3*time.Minute)
+		}
+		time.Sleep(time.Minute)
+		f.provider.set(0)
+		time.Sleep(10 * time.Second)
+		f.provider.look()
+		time.Sleep(50 * time.Second)
+		served, refused, _ := f.provider.look()
+		assert.Zero(t, served)
+		assert.Greater(t, refused, 20)
+		assert.LessOrEqual(t, refused, 50)
+		f.provider.set(60)
+		time.Sleep(30 * time.Second)
+		_, _, most := f.provider.look()
+		assert.Greater(t, most, 40)
 		f.calls.Wait()
 	})
 }

@@ -43,9 +43,9 @@ func TestPoolsOfMadeUpNames(t *testing.T) {
 
 		const names = maxPools + 200
 		for i := range names {
-			release, err := a.Acquire(t.Context(), limit.Request{Key: fmt.Sprint("made-up-", i), Fixed: 3})
+			slot, err := a.Acquire(t.Context(), limit.Request{Key: fmt.Sprint("made-up-", i), Fixed: 3})
 			require.NoError(t, err)
-			release()
+			slot.Release()
 		}
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, a.limiter.chosen(func(p *pool) bool { return !p.quiet }), "with that many pools none keeps a lease that it does not use")
@@ -98,27 +98,27 @@ func TestAStoppedProcessSpendsNoSlots(t *testing.T) {
 	simulate(t, func(t *testing.T, server *redistest.Server) {
 		f := newFleet(t, server, fixedAt(2), unlimited, "a")
 		a := f.replicas["a"]
-		free, err := a.Acquire(t.Context(), f.request)
+		first, err := a.Acquire(t.Context(), f.request)
 		require.NoError(t, err)
 		second, err := a.Acquire(t.Context(), f.request)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			if release, err := a.Acquire(ctx, f.request); err == nil {
-				release()
+			if slot, err := a.Acquire(ctx, f.request); err == nil {
+				slot.Release()
 			}
 		}()
 		time.Sleep(time.Second)
 		<-a.limiter.turn // As if it was stopped: no exchange.
 		time.Sleep(10 * time.Second)
-		free()
+		first.Release()
 		a.limiter.mu.Lock()
 		p := a.limiter.pools["k"]
 		assert.Equal(t, []int{0, 1, 1}, []int{p.gate.Slots(), p.gate.InUse(), p.gate.Waiting()})
 		a.limiter.mu.Unlock()
 		a.limiter.turn <- struct{}{}
 		cancel()
-		second()
+		second.Release()
 	})
 }
 

@@ -111,6 +111,14 @@ func (p *pool) apply(e *event) {
 	e.apply(p.rule)
 }
 
+// taken is called when a call that asks was taken. The others learn it at once.
+func (p *pool) taken() {
+	now := p.limiter.now()
+	p.apply(&event{func(r *limit.Rule) { r.Taken(now) }})
+	p.gate.Reported(p.rule, limit.Report{})
+	p.ask()
+}
+
 // withdraw withdraws an event that Redis does not have, and reports whether there was such.
 func (p *pool) withdraw(e *event) bool {
 	at := slices.Index(p.pending, e)
@@ -128,6 +136,7 @@ func (p *pool) rebuild() {
 	for _, e := range p.pending {
 		e.apply(p.rule)
 	}
+	p.gate.Reported(p.rule, limit.Report{})
 }
 
 // expire ends a lease that was not renewed in time: then no slot may be used before the next exchange, or, while Redis

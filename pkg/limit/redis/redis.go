@@ -135,7 +135,7 @@ func (l *Limiter) Close() error {
 }
 
 // Acquire implements limit.Limiter. The first caller of a pool waits for an exchange with Redis.
-func (l *Limiter) Acquire(ctx context.Context, r limit.Request) (release func(), err error) {
+func (l *Limiter) Acquire(ctx context.Context, r limit.Request) (*limit.Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -143,17 +143,17 @@ func (l *Limiter) Acquire(ctx context.Context, r limit.Request) (release func(),
 	p := l.pool(r.Key)
 	p.found(r)
 	p.expire(time.Now())
-	caller, err := p.gate.Enter(r)
+	slot, err := p.gate.Enter(r)
 	p.observe()
 	l.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return p.gate.Wait(ctx, caller)
+	return p.gate.Wait(ctx, slot)
 }
 
 // Report implements limit.Limiter. A rate limit reaches the other replicas at once, a success with the next exchange.
-func (l *Limiter) Report(_ context.Context, key string, outcome limit.Outcome, subject string) {
+func (l *Limiter) Report(_ context.Context, key string, said limit.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pools[key]
@@ -165,12 +165,13 @@ func (l *Limiter) Report(_ context.Context, key string, outcome limit.Outcome, s
 		if peak > 0 {
 			r.Acquired(peak, now)
 		}
-		r.Report(outcome, now, subject)
+		r.Report(said, now)
 	}})
+	p.gate.Reported(p.rule, said)
 	if after := p.rule.Limit(); after < before {
 		p.gate.SetSlots(p.gate.Slots() * after / before) // Its part of the cut, before Redis knows of it.
 	}
-	if outcome == limit.RateLimited {
+	if said.Outcome == limit.RateLimited {
 		p.ask()
 	}
 }
@@ -229,7 +230,7 @@ func (l *Limiter) pool(key string) *pool {
 	p, ok := l.pools[key]
 	if !ok {
 		p = &pool{key: key, limiter: l}
-		p.gate = limit.Gate{Lock: &l.mu, Took: p.took, Freed: p.observe, Refresh: func() { p.expire(time.Now()) }}
+		p.gate = limit.Gate{Lock: &l.mu, Took: p.took, Freed: p.observe, Refresh: func() { p.expire(time.Now()) }, Taken: p.taken}
 		l.pools[key] = p
 	}
 	p.seen = time.Now()

@@ -57,9 +57,9 @@ func TestAServerThatHangsHoldsUpNoCall(t *testing.T) {
 	r := limit.Request{Key: "k", Fixed: 4}
 	acquire := func() {
 		for range r.Fixed {
-			release, err := l.Acquire(waittest.Context(t), r)
+			slot, err := l.Acquire(waittest.Context(t), r)
 			require.NoError(t, err)
-			t.Cleanup(release)
+			t.Cleanup(slot.Release)
 		}
 	}
 	acquire()

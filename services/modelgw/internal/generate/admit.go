@@ -62,7 +62,7 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 			r.MaxWaiting = a.MaxWaiting
 			metrics.note(r.Key, c.Model, false)
 			start := time.Now()
-			release, err := limiter.Acquire(ctx, r)
+			slot, err := limiter.Acquire(ctx, r)
 			o.Queued += time.Since(start)
 			switch {
 			case errors.Is(err, limit.ErrFull):
@@ -71,7 +71,7 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 			case err != nil:
 				return nil, err
 			}
-			defer release()
+			defer slot.Release()
 			response, err := next(ctx, c, o)
 			metrics.note(r.Key, c.Model, err == nil)
 			if r.Adaptive != nil {
@@ -85,15 +85,19 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 // report notifies a pool of a success, with or without retries, and of a rate limit. Other failures say nothing about
 // the limit.
 func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, attempts int, err error) {
-	ctx = context.WithoutCancel(ctx)
+	r := limit.Report{Subject: c.Model.FullName()}
+	failure, _ := provider.As(err)
 	switch {
 	case err == nil && attempts <= 1:
-		limiter.Report(ctx, key, limit.Clean, c.Model.FullName())
+		r.Outcome = limit.Clean
 	case err == nil:
-		limiter.Report(ctx, key, limit.Retried, c.Model.FullName())
-	case provider.ClassOfError(err) == provider.RateLimit:
-		limiter.Report(ctx, key, limit.RateLimited, c.Model.FullName())
+		r.Outcome = limit.Retried
+	case failure != nil && failure.Class == provider.RateLimit:
+		r.Outcome, r.RetryAfter = limit.RateLimited, failure.RetryAfter
+	default:
+		return
 	}
+	limiter.Report(context.WithoutCancel(ctx), key, r)
 }
 
 // poolOf returns the pool of a call, and its bound if this call creates it. Again means that an attempt of the call

@@ -46,11 +46,11 @@ type counting struct {
 	heard map[limit.Outcome]int
 }
 
-func (l *counting) Report(ctx context.Context, key string, outcome limit.Outcome, subject string) {
+func (l *counting) Report(ctx context.Context, key string, r limit.Report) {
 	l.mu.Lock()
-	l.heard[outcome]++
+	l.heard[r.Outcome]++
 	l.mu.Unlock()
-	l.Memory.Report(ctx, key, outcome, subject)
+	l.Memory.Report(ctx, key, r)
 }
 
 // attempts are the provider's answers that a case lists.
