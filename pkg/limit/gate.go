@@ -31,6 +31,9 @@ type Gate struct {
 
 	asking  bool // as Reported was told
 	resting []*Slot
+	calls   uint64 // that have begun
+	paces   *paces // nil until a provider speaks of its limits
+	waker   *time.Timer
 }
 
 // line is the queue of one tenant.
@@ -46,6 +49,25 @@ type Slot struct {
 	// granted is closed when the caller gets the slot; nil if it got it at once.
 	granted chan struct{}
 	free    bool
+	call    uint64 // its number among the calls of the gate
+	began   time.Time
+}
+
+// Began is when the caller got the slot.
+func (s *Slot) Began() time.Time { return s.began }
+
+// Told notes what the provider said with the answer to the call in this slot, also with a refusal. Once little remains,
+// further callers wait before the provider refuses them: until as much is back as a call takes, and no longer than a
+// minute after what was said last. What cannot be is ignored.
+func (s *Slot) Told(a Allowances) {
+	g, now := s.gate, time.Now()
+	g.Lock.Lock()
+	defer g.Lock.Unlock()
+	if g.paces == nil {
+		g.paces = &paces{}
+	}
+	g.paces.told(a, s, now, g.calls)
+	g.admit()
 }
 
 // Release frees the slot. Further calls do nothing.
@@ -112,6 +134,14 @@ func (g *Gate) InUse() int { return g.inUse }
 // Waiting returns the number of callers in lines.
 func (g *Gate) Waiting() int { return g.waiting }
 
+// Lacks reports whether callers wait because there are too few slots.
+func (g *Gate) Lacks() bool { return g.waiting > 0 && g.inUse >= g.slots }
+
+// Share is the state of the gate.
+func (g *Gate) Share() Share {
+	return Share{Slots: g.slots, InUse: g.inUse, Waiting: g.waiting, Pause: g.pause(time.Now())}
+}
+
 // SetSlots sets the number of slots. Held slots are not affected.
 func (g *Gate) SetSlots(n int) {
 	g.slots = n
@@ -121,8 +151,8 @@ func (g *Gate) SetSlots(n int) {
 // Enter gives the caller a slot, or puts it into its line. It fails with ErrFull. The slot must be passed to Wait.
 func (g *Gate) Enter(r Request) (*Slot, error) {
 	s := &Slot{gate: g, tenant: r.Tenant}
-	if len(g.lines) == 0 && g.inUse < g.slots {
-		g.take(s)
+	if now := time.Now(); len(g.lines) == 0 && g.inUse < g.slots && g.pause(now) == 0 {
+		g.take(s, now)
 		return s, nil
 	}
 	if r.MaxWaiting > 0 && g.waiting >= r.MaxWaiting && !r.Front {
@@ -130,6 +160,7 @@ func (g *Gate) Enter(r Request) (*Slot, error) {
 	}
 	s.granted = make(chan struct{})
 	g.enqueue(s, r.Front)
+	g.admit()
 	return s, nil
 }
 
@@ -155,8 +186,13 @@ func (g *Gate) leave(s *Slot) {
 	}
 }
 
-func (g *Gate) take(s *Slot) {
+func (g *Gate) take(s *Slot, now time.Time) {
 	g.inUse++
+	g.calls++
+	s.call, s.began = g.calls, now
+	if g.paces != nil {
+		g.paces.took(now)
+	}
 	if g.asking && g.Taken != nil {
 		g.ask(s)
 	}
@@ -175,9 +211,38 @@ func (g *Gate) free() {
 	}
 }
 
+// pause is how long the next call must wait for what the provider has left.
+func (g *Gate) pause(now time.Time) time.Duration {
+	if g.paces == nil {
+		return 0
+	}
+	return g.paces.wait(now)
+}
+
+// wake admits waiting callers after a while.
+func (g *Gate) wake(after time.Duration) {
+	if g.waker != nil {
+		g.waker.Reset(after)
+		return
+	}
+	g.waker = time.AfterFunc(after, func() {
+		g.Lock.Lock()
+		defer g.Lock.Unlock()
+		if g.Refresh != nil {
+			g.Refresh()
+		}
+		g.admit()
+	})
+}
+
 // admit hands free slots to waiting callers, one to each line in turn, and reports whether any got one.
 func (g *Gate) admit() (admitted bool) {
 	for len(g.lines) > 0 && g.inUse < g.slots {
+		now := time.Now()
+		if wait := g.pause(now); wait > 0 {
+			g.wake(wait)
+			break
+		}
 		l := g.lines[0]
 		s := l.waiters[0]
 		l.waiters = l.waiters[1:]
@@ -186,7 +251,7 @@ func (g *Gate) admit() (admitted bool) {
 			g.lines = append(g.lines, l)
 		}
 		g.waiting--
-		g.take(s)
+		g.take(s, now)
 		close(s.granted)
 		admitted = true
 	}

@@ -100,6 +100,9 @@ type Share struct {
 	Slots   int
 	InUse   int
 	Waiting int
+	// Pause is how long the next call must wait though there is a slot, since the provider says that little remains of a
+	// limit by time; see [Slot.Told].
+	Pause time.Duration
 }
 
 // MaxHistory is how many changes of a limit are kept.

@@ -130,7 +130,7 @@ func (m *Memory) SetMax(_ context.Context, key string, n int) (Pool, error) {
 }
 
 func (p *pool) state() Pool {
-	here := Share{Slots: p.gate.Slots(), InUse: p.gate.InUse(), Waiting: p.gate.Waiting()}
+	here := p.gate.Share()
 	s := Pool{Key: p.key, InUse: here.InUse, Waiting: here.Waiting, Here: here}
 	p.rule.Describe(&s)
 	return s

@@ -22,6 +22,8 @@ func TestAProberFindsACapacity(t *testing.T) {
 		"sawtooth": {0.93, 0.0175}, // Two thirds of a slot more in a second, and half of them gone in a minute.
 		"bucket":   {0.97, 0.03},   // A full bucket hides for seconds that too much is asked.
 		"window":   {0.98, 0.07},   // The same each minute, when its calls are used up by 180 at once.
+
+		"window without Retry-After": {0.98, 0.08},
 	}
 	for _, shape := range limittrial.Shapes() {
 		t.Run(shape.Name, func(t *testing.T) {

@@ -6,6 +6,7 @@ package limittrial
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -75,7 +76,7 @@ func Probing() limit.Request {
 
 // Run runs a trial until all calls have ended. A limiter that fails a call ends it with an error.
 func (t Trial) Run(ctx context.Context, r limit.Request, limiters ...limit.Limiter) (Result, error) {
-	p := &provider{trial: t, start: time.Now(), state: t.Shape.provider()}
+	p := &provider{trial: t, start: time.Now(), state: t.Shape.provider(t.Seed)}
 	var callers sync.WaitGroup
 	failed := make(chan error, t.Callers)
 	for i := range t.Callers {
@@ -127,7 +128,7 @@ func (p *provider) call(ctx context.Context, l limit.Limiter, r limit.Request, t
 		if err != nil {
 			return err
 		}
-		answered, wait := p.attempt(takes)
+		answered, wait := p.attempt(slot, takes)
 		switch {
 		case !answered:
 			l.Report(ctx, r.Key, limit.Report{Outcome: limit.RateLimited, Subject: "m", RetryAfter: wait})
@@ -145,23 +146,46 @@ func (p *provider) call(ctx context.Context, l limit.Limiter, r limit.Request, t
 }
 
 // attempt reports whether the provider took the call, and how long a caller that it refused is to wait.
-func (p *provider) attempt(takes time.Duration) (answered bool, wait time.Duration) {
+func (p *provider) attempt(slot *limit.Slot, takes time.Duration) (answered bool, wait time.Duration) {
 	p.mu.Lock()
 	answered, wait = p.state.take(p.now())
+	said := p.says()
 	p.result.Attempts++
 	if !answered {
 		p.result.Refused++
 		p.mu.Unlock()
 		time.Sleep(p.trial.real(refusal))
+		said.Refused = true
+		slot.Told(said)
 		return false, p.trial.real(wait)
 	}
 	p.mu.Unlock()
 	time.Sleep(takes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.trial.Shape.Says == AtEnd {
+		said = p.says()
+	}
+	slot.Told(said)
 	p.state.inFlight--
 	if now := p.now(); now >= Warm && now < p.trial.For {
 		p.result.Served++
 	}
 	return true, 0
+}
+
+// says is what the provider says of its limit now.
+func (p *provider) says() (a limit.Allowances) {
+	if p.trial.Shape.Says == Nothing {
+		return a
+	}
+	now := p.now()
+	most, left, full := p.state.allowance(now)
+	said := limit.Allowance{Limit: most, Remaining: math.Floor(left), Full: p.start.Add(p.trial.real(full))}
+	if p.trial.Shape.Tokens > 0 {
+		a.Tokens = said
+	} else {
+		a.Requests = said
+	}
+	return a
 }

@@ -12,13 +12,29 @@ type Shape struct {
 	// InFlight is how many calls it takes at once; nil if it counts calls in time.
 	InFlight func(time.Duration) int
 	// PerSecond is how many calls it takes in a second, where InFlight is nil: as a bucket of Burst calls that fills
-	// steadily, or in whole windows, at whose end it says that it takes calls again.
+	// steadily, or in whole windows. If Tokens is set, it counts tokens, of which a call takes as many on average, from a
+	// tenth of that to almost twice as many.
 	PerSecond float64
 	Burst     int
 	Window    time.Duration
-	// RetryAfter is the wait that it asks refused callers for; zero is none.
+	Tokens    float64
+	// RetryAfter is the wait that it asks refused callers for; zero is none. In windows it is that until the end, unless
+	// Mute is set.
 	RetryAfter time.Duration
+	Mute       bool
+	// Says is when it finds what it says with an answer of its limit.
+	Says Says
 }
+
+// Says is when a provider finds what it says of its limit by time.
+type Says int
+
+// Says. Nothing is never; AtStart is when a call begins, and AtEnd when it is answered. It is said with the answer.
+const (
+	Nothing Says = iota
+	AtStart
+	AtEnd
+)
 
 // Shapes returns the capacities of a trial, which lie between 20 and 100, but for an outage.
 func Shapes() []Shape {
@@ -41,6 +57,14 @@ func Shapes() []Shape {
 		{Name: "random steps", InFlight: randomSteps(40 * time.Second)},
 		{Name: "bucket", PerSecond: 25, Burst: 25},
 		{Name: "window", PerSecond: 25, Window: time.Minute},
+		{Name: "window without Retry-After", PerSecond: 25, Window: time.Minute, Mute: true},
+		{Name: "bucket that says", PerSecond: 25, Burst: 25, Says: AtStart},
+		{Name: "minute's 50 that it says", PerSecond: 50.0 / 60, Burst: 50, Says: AtStart},
+		{Name: "minute's bucket that says", PerSecond: 25, Burst: 1500, Says: AtStart},
+		{Name: "minute's bucket that says late", PerSecond: 25, Burst: 1500, Says: AtEnd},
+		{Name: "minute's tokens that it says", PerSecond: 25, Burst: 1500, Tokens: 1000, Says: AtStart},
+		{Name: "window that says", PerSecond: 25, Window: time.Minute, Says: AtStart},
+		{Name: "window that says without Retry-After", PerSecond: 25, Window: time.Minute, Mute: true, Says: AtEnd},
 	}
 }
 
@@ -62,38 +86,69 @@ func randomSteps(period time.Duration) func(time.Duration) int {
 // state is a provider at a moment.
 type state struct {
 	shape    Shape
+	random   *rand.Rand
 	inFlight int
-	tokens   float64
-	filled   time.Duration // when tokens were last counted
+	left     float64       // in calls, or in parts of what a call takes on average
+	filled   time.Duration // when left was last counted
 }
 
-func (s Shape) provider() state {
-	tokens := float64(s.Burst)
-	if s.Window > 0 {
-		tokens = s.PerSecond * s.Window.Seconds()
+func (s Shape) provider(seed uint64) state {
+	p := state{shape: s, random: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // no secret: the same in each run
+	p.left = p.most()
+	return p
+}
+
+// most is how much there is at most.
+func (s *state) most() float64 {
+	if s.shape.Window > 0 {
+		return s.shape.PerSecond * s.shape.Window.Seconds()
 	}
-	return state{shape: s, tokens: tokens}
+	return float64(s.shape.Burst)
+}
+
+// fill brings what is left up to date.
+func (s *state) fill(now time.Duration) {
+	switch w := s.shape.Window; {
+	case w == 0:
+		s.left = min(s.most(), s.left+s.shape.PerSecond*(now-s.filled).Seconds())
+	case now/w > s.filled/w:
+		s.left = s.most()
+	}
+	s.filled = now
 }
 
 // take takes a call, or refuses it and returns the wait that it asks for.
 func (s *state) take(now time.Duration) (taken bool, wait time.Duration) {
+	s.fill(now)
 	wait = s.shape.RetryAfter
-	switch {
-	case s.shape.InFlight != nil:
-		taken = s.inFlight < s.shape.InFlight(now)
-	case s.shape.Window > 0:
-		if now/s.shape.Window > s.filled/s.shape.Window {
-			s.tokens = s.shape.PerSecond * s.shape.Window.Seconds()
-		}
-		taken, wait = s.tokens >= 1, s.shape.Window-now%s.shape.Window
-	default:
-		s.tokens = min(float64(s.shape.Burst), s.tokens+s.shape.PerSecond*(now-s.filled).Seconds())
-		taken = s.tokens >= 1
+	if s.shape.Window > 0 && !s.shape.Mute {
+		wait = s.shape.Window - now%s.shape.Window
 	}
-	s.filled = now
+	takes := 1.0
+	if s.shape.Tokens > 0 {
+		takes = 0.1 + 1.8*s.random.Float64()
+	}
+	if s.shape.InFlight != nil {
+		taken = s.inFlight < s.shape.InFlight(now)
+	} else if taken = s.left >= takes; taken {
+		s.left -= takes
+	}
 	if taken {
 		s.inFlight++
-		s.tokens--
 	}
 	return taken, wait
+}
+
+// allowance is the limit by time, how much of it is left, and when it is full.
+func (s *state) allowance(now time.Duration) (most, left float64, full time.Duration) {
+	s.fill(now)
+	most, left = s.most(), s.left
+	full = now + time.Duration((most-left)/s.shape.PerSecond*float64(time.Second))
+	if w := s.shape.Window; w > 0 {
+		full = (now/w + 1) * w
+	}
+	if tokens := s.shape.Tokens; tokens > 0 {
+		most, left = most*tokens, left*tokens
+	}
+	return most, left, full
 }

@@ -85,7 +85,7 @@ func (p *pool) takePeak() int {
 func (p *pool) observe() {
 	p.demand = max(p.demand, p.gate.InUse()+p.gate.Waiting())
 	p.used = time.Now()
-	if p.gate.Waiting() > 0 && !p.short || p.held() < p.counted {
+	if p.gate.Lacks() && !p.short || p.held() < p.counted {
 		p.ask()
 	}
 }
@@ -180,7 +180,7 @@ func (p *pool) due(now time.Time) bool {
 }
 
 func (p *pool) state() limit.Pool {
-	here := limit.Share{Slots: p.gate.Slots(), InUse: p.gate.InUse(), Waiting: p.gate.Waiting()}
+	here := p.gate.Share()
 	s := limit.Pool{Key: p.key, InUse: here.InUse + p.others.inUse, Waiting: here.Waiting + p.others.waiting, Here: here}
 	p.rule.Describe(&s)
 	return s

@@ -237,7 +237,7 @@ func (p *pool) take(x *exchange, a *answer) (again bool) {
 	p.counted = max(x.held, a.grant)
 	p.short = a.grant < x.want
 	p.quiet = p.counted == 0 && x.want == 0 && p.gate.Waiting() == 0
-	return stale || p.held() < p.counted || p.gate.Waiting() > 0 && !p.short
+	return stale || p.held() < p.counted || p.gate.Lacks() && !p.short
 }
 
 // learn brings the rule up to date.

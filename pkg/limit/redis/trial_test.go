@@ -27,6 +27,10 @@ func TestReplicasFindAMovingCapacity(t *testing.T) {
 		"sawtooth": {0.90, 0.02, 0.05},
 		"bucket":   {0.90, 0.03, 0.08},
 		"window":   {0.92, 0.065, 0.15}, // 1, and once in a hundred trials a fifteenth less
+
+		"window without Retry-After": {0.92, 0.08, 0.15},
+		"window that says":           {0.95, 0.01, 0.10},
+		"minute's 50 that it says":   {0.94, 0.05, 0.15}, // 320 calls in all, of which each refused one is 0.3 %
 	}
 	for _, shape := range limittrial.Shapes() {
 		t.Run(shape.Name, func(t *testing.T) {

@@ -72,6 +72,7 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 				return nil, err
 			}
 			defer slot.Release()
+			o.slot = slot
 			response, err := next(ctx, c, o)
 			metrics.note(r.Key, c.Model, err == nil)
 			if r.Adaptive != nil {

@@ -119,6 +119,7 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		Origin:     c.Origin,
 		Record:     c.Record,
 		Tokens:     c.Tokens,
+		Heard:      o.Heard,
 	}
 	if c.Sink == nil {
 		return r

@@ -10,6 +10,7 @@ package generate
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,6 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/limit/limitheader"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -124,6 +127,20 @@ type Outcome struct {
 	Earlier int
 	// streamed means that the current attempt has delivered a piece of an answer.
 	streamed bool
+	// slot is that of the latest attempt; nil before.
+	slot *limit.Slot
+}
+
+// Heard is called when an attempt has got the head of its answer: what that says of the provider's limits lets further
+// calls wait before they are refused.
+func (o *Outcome) Heard(status int, header http.Header) {
+	if o.slot == nil {
+		return
+	}
+	if said, any := limitheader.Read(header, o.slot.Began()); any {
+		said.Refused = status == http.StatusTooManyRequests
+		o.slot.Told(said)
+	}
 }
 
 // unfinishedUsage is the sum of unfinished; nil if there is none.

@@ -14,6 +14,7 @@ import (
 type PoolMetrics struct {
 	limiter                       limit.Limiter
 	most, slots, inUse, queueSize *prometheus.Desc
+	pause                         *prometheus.Desc
 	// measured are the pools that have metrics of their own. Requests name models freely, and so pools: the others share
 	// theirs, so that made-up names hide no pool.
 	measured names
@@ -31,6 +32,7 @@ func MeasurePools(limiter limit.Limiter, r prometheus.Registerer) *PoolMetrics {
 		slots:     describe("leased", "Connections of a pool that this replica may have open now."),
 		inUse:     describe("in_use", "Connections of a pool that calls of models hold in this replica."),
 		queueSize: describe("waiting", "Calls of models that wait for a connection of a pool in this replica."),
+		pause:     describe("pause_seconds", "How long the next call of a pool waits in this replica, since little remains of a limit of its provider."),
 	}
 	if r != nil {
 		r.MustRegister(p)
@@ -46,7 +48,7 @@ func (p *PoolMetrics) note(key string, of *provider.Model, answered bool) {
 
 // Describe implements [prometheus.Collector].
 func (p *PoolMetrics) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.most, p.slots, p.inUse, p.queueSize} {
+	for _, d := range []*prometheus.Desc{p.most, p.slots, p.inUse, p.queueSize, p.pause} {
 		all <- d
 	}
 }
@@ -65,7 +67,10 @@ func (p *PoolMetrics) Collect(all chan<- prometheus.Metric) {
 			continue
 		}
 		rest.Limit += pool.Limit
-		rest.Here = limit.Share{Slots: rest.Here.Slots + pool.Here.Slots, InUse: rest.Here.InUse + pool.Here.InUse, Waiting: rest.Here.Waiting + pool.Here.Waiting}
+		rest.Here.Slots += pool.Here.Slots
+		rest.Here.InUse += pool.Here.InUse
+		rest.Here.Waiting += pool.Here.Waiting
+		rest.Here.Pause = max(rest.Here.Pause, pool.Here.Pause)
 	}
 	if len(shown) < len(found) {
 		shown = append(shown, rest)
@@ -73,9 +78,15 @@ func (p *PoolMetrics) Collect(all chan<- prometheus.Metric) {
 	for _, pool := range shown {
 		for _, shows := range []struct {
 			what *prometheus.Desc
-			n    int
-		}{{p.most, pool.Limit}, {p.slots, pool.Here.Slots}, {p.inUse, pool.Here.InUse}, {p.queueSize, pool.Here.Waiting}} {
-			all <- prometheus.MustNewConstMetric(shows.what, prometheus.GaugeValue, float64(shows.n), pool.Key)
+			n    float64
+		}{
+			{p.most, float64(pool.Limit)},
+			{p.slots, float64(pool.Here.Slots)},
+			{p.inUse, float64(pool.Here.InUse)},
+			{p.queueSize, float64(pool.Here.Waiting)},
+			{p.pause, pool.Here.Pause.Seconds()},
+		} {
+			all <- prometheus.MustNewConstMetric(shows.what, prometheus.GaugeValue, shows.n, pool.Key)
 		}
 	}
 }

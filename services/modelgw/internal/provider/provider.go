@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -108,6 +109,9 @@ type Request struct {
 	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. It is also
 	// called with the usage of the requests of an attempt before one that fails. Nil ignores it.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
+	// Heard is called with the status and the headers of each answer that comes over a connection of its own, also of a
+	// refusal, before the answer is read. Nil: no listener.
+	Heard func(status int, header http.Header)
 	// Record selects whether to record the exchange with the provider.
 	Record Record
 	// Tokens estimates the messages. Nil: not counted.

@@ -218,7 +218,11 @@ func (x *Exchange) redacted(a Answer, err error) (Answer, error) {
 // deliver sends a request as the attempt wants it: by its carrier, or else over a connection.
 func (x *Exchange) deliver(ctx context.Context, r *provider.Request, call *Call, body *buffer.Buffer) (*http.Response, error) {
 	if r.Carrier == nil {
-		return x.Send(ctx, call, body)
+		answer, err := x.Send(ctx, call, body)
+		if err == nil && r.Heard != nil {
+			r.Heard(answer.StatusCode, answer.Header)
+		}
+		return answer, err
 	}
 	return r.Carrier.Carry(ctx, provider.Post{URL: call.URL, Header: call.Header, Body: body.Bytes})
 }

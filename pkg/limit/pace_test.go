@@ -1,0 +1,159 @@
+package limit_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/limit"
+)
+
+// paced is a pool in memory of a provider that speaks of its limits.
+type paced struct {
+	*testing.T
+	limit.Memory
+	start time.Time
+}
+
+func runPaced(t *testing.T, f func(p *paced)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(&paced{T: t, start: time.Now()}) })
+}
+
+// call makes a call of a second, whose answer says what remained when it began of a hundred, which would be full after
+// a while; it returns how long the call waited for its slot.
+func (p *paced) call(remaining float64, full time.Duration) time.Duration {
+	return p.say(limit.Allowances{Requests: limit.Allowance{Limit: 100, Remaining: remaining, Full: time.Now().Add(full)}})
+}
+
+func (p *paced) say(a limit.Allowances) time.Duration {
+	before := time.Now()
+	slot := p.acquire()
+	defer slot.Release()
+	time.Sleep(time.Second)
+	slot.Told(a)
+	return slot.Began().Sub(before)
+}
+
+func (p *paced) acquire() *limit.Slot {
+	slot, err := p.Acquire(p.Context(), limit.Request{Key: "k", Fixed: 10})
+	require.NoError(p, err)
+	return slot
+}
+
+// waits is how long the next call waits.
+func (p *paced) waits() time.Duration {
+	before := time.Now()
+	slot := p.acquire()
+	slot.Release()
+	return slot.Began().Sub(before)
+}
+
+// Three calls' worth is needed for a call: two are a reserve.
+func TestACallWaitsForWhatABucketGains(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		assert.Zero(p, p.call(50, 30*time.Second))
+		assert.Zero(p, p.waits(), "half remains")
+		p.call(1, 49500*time.Millisecond) // Two in a second, and so three by the answer.
+		assert.Zero(p, p.waits())
+		pools, err := p.Pools(p.Context())
+		require.NoError(p, err)
+		assert.Equal(p, 500*time.Millisecond, pools[0].Here.Pause)
+		assert.Equal(p, 500*time.Millisecond, p.waits(), "one call was made of what there was")
+		time.Sleep(20 * time.Second)
+		for range 35 {
+			assert.Zero(p, p.waits(), "what was gained meanwhile")
+		}
+	})
+}
+
+// What a window has left does not grow before its end, which the answers tell by its staying where it is.
+func TestACallWaitsForTheEndOfAWindow(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		end := p.start.Add(time.Minute)
+		for remaining := 20.0; remaining >= 2; remaining-- {
+			assert.Zero(p, p.say(limit.Allowances{Tokens: limit.Allowance{Limit: 20, Remaining: remaining, Full: end}}))
+		}
+		p.waits()
+		assert.Equal(p, end, time.Now())
+		assert.Zero(p, p.waits(), "all is back")
+	})
+}
+
+// What a call takes is learned: here some hundred tokens, of which some hundred are too few then.
+func TestWhatACallTakesIsLearned(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		tokens := func(remaining float64) {
+			full := time.Duration((10_000 - remaining) / 100 * float64(time.Second)) // A hundred in a second.
+			p.say(limit.Allowances{Input: limit.Allowance{Limit: 10_000, Remaining: remaining, Full: time.Now().Add(full)}})
+		}
+		remaining := 8000.0
+		for ; remaining > 3000; remaining += 100 - 500 {
+			tokens(remaining)
+		}
+		tokens(700)
+		assert.Positive(p, p.waits())
+	})
+}
+
+// Nothing that a provider says stops a pool for more than a minute, and what cannot be stops it not at all.
+func TestAPauseEnds(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		p.call(1, 24*time.Hour)
+		assert.Equal(p, time.Minute, p.waits())
+		assert.Zero(p, p.waits())
+	})
+}
+
+func TestWhatCannotBeIsIgnored(t *testing.T) {
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // That of a bubble.
+	full := now.Add(30 * time.Second)
+	for name, a := range map[string]limit.Allowance{
+		"nothing":                       {},
+		"no limit":                      {Remaining: 0, Full: full},
+		"more than all":                 {Limit: 10, Remaining: 11, Full: full},
+		"a debt":                        {Limit: 10, Remaining: -1, Full: full},
+		"no number":                     {Limit: math.NaN(), Remaining: 1, Full: full},
+		"no remaining number":           {Limit: 10, Remaining: math.NaN(), Full: full},
+		"no end":                        {Limit: math.Inf(1), Remaining: 1, Full: full},
+		"full before the call":          {Limit: 10, Remaining: 1, Full: now.Add(-time.Hour)},
+		"no time":                       {Limit: 10, Remaining: 1},
+		"nothing ever, and yet answers": {Limit: 10, Remaining: 0, Full: full},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runPaced(t, func(p *paced) {
+				for range 20 {
+					p.say(limit.Allowances{Requests: a, Tokens: a, Input: a, Output: a})
+				}
+				assert.Zero(p, p.waits())
+			})
+		})
+	}
+}
+
+// A refusal is believed that nothing remains, though nothing else was ever said.
+func TestARefusalIsBelieved(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		slot := p.acquire()
+		slot.Told(limit.Allowances{Requests: limit.Allowance{Limit: 100, Full: time.Now().Add(50 * time.Second)}, Refused: true})
+		slot.Release()
+		assert.Equal(p, 1500*time.Millisecond, p.waits())
+	})
+}
+
+// Callers that leave the queue meanwhile take nothing.
+func TestWhoeverLeavesAPausedLineTakesNothing(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		p.call(1, 49500*time.Millisecond)
+		ctx, leave := context.WithTimeout(p.Context(), time.Millisecond)
+		defer leave()
+		_, err := p.Acquire(ctx, limit.Request{Key: "k", Fixed: 10})
+		require.ErrorIs(p, err, context.DeadlineExceeded)
+		assert.Equal(p, 999*time.Millisecond, p.waits())
+	})
+}
