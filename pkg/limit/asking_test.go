@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,5 +111,16 @@ func TestARecordedLimitDoesNotAsk(t *testing.T) {
 		slot.Release()
 		assert.Zero(a, a.waited())
 		assert.Equal(a, [2]int{15, 0}, a.pool())
+	})
+}
+
+// A caller without the patience is not kept in the line of a pool where nothing is served.
+func TestAnImpatientCallerDoesNotAsk(t *testing.T) {
+	runAsking(t, func(a *asking) {
+		a.begin(time.Hour)
+		_, err := a.Acquire(a.Context(), limit.Request{Key: "k", Patience: time.Minute})
+		held, ok := errors.AsType[*limit.Held](err)
+		require.True(a, ok, err)
+		assert.Equal(a, time.Hour, held.After)
 	})
 }

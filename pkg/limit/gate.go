@@ -29,7 +29,8 @@ type Gate struct {
 	waiting int
 	lines   []*line // the lines that are not empty, the next to be served first
 
-	asking  bool // as Reported was told
+	asking  bool      // as Reported was told
+	again   time.Time // when the last refusal said to ask again
 	resting []*Slot
 	calls   uint64 // that have begun
 	paces   *paces // nil until a provider speaks of its limits
@@ -49,8 +50,10 @@ type Slot struct {
 	// granted is closed when the caller gets the slot; nil if it got it at once.
 	granted chan struct{}
 	free    bool
-	call    uint64 // its number among the calls of the gate
-	began   time.Time
+	// patience is that of the caller.
+	patience time.Duration
+	call     uint64 // its number among the calls of the gate
+	began    time.Time
 }
 
 // Began is when the caller got the slot.
@@ -101,6 +104,7 @@ func (g *Gate) Reported(rule *Rule, r Report) {
 	g.asking = rule.Asking()
 	switch {
 	case g.asking && r.Outcome == RateLimited:
+		g.again = time.Now().Add(max(r.RetryAfter, shortestRest))
 		s := &Slot{gate: g}
 		g.inUse++
 		g.resting = append(slices.DeleteFunc(g.resting, func(s *Slot) bool { return s.free }), s)
@@ -148,9 +152,18 @@ func (g *Gate) SetSlots(n int) {
 	g.admit()
 }
 
-// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull. The slot must be passed to Wait.
+// held is how long calls are held back at least; zero if they are not.
+func (g *Gate) held(now time.Time) time.Duration {
+	if g.asking {
+		return max(g.again.Sub(now), shortestRest)
+	}
+	return g.pause(now)
+}
+
+// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull or a *Held. The slot must be passed to
+// Wait.
 func (g *Gate) Enter(r Request) (*Slot, error) {
-	s := &Slot{gate: g, tenant: r.Tenant}
+	s := &Slot{gate: g, tenant: r.Tenant, patience: r.Patience}
 	if now := time.Now(); len(g.lines) == 0 && g.inUse < g.slots && g.pause(now) == 0 {
 		g.take(s, now)
 		return s, nil
@@ -158,29 +171,58 @@ func (g *Gate) Enter(r Request) (*Slot, error) {
 	if r.MaxWaiting > 0 && g.waiting >= r.MaxWaiting && !r.Front {
 		return nil, ErrFull
 	}
+	if after := g.held(time.Now()); r.Patience > 0 && after > r.Patience {
+		return nil, &Held{after}
+	}
 	s.granted = make(chan struct{})
 	g.enqueue(s, r.Front)
 	g.admit()
 	return s, nil
 }
 
-// Wait waits until the caller holds its slot, and returns it. It fails with ctx's error if ctx ends first.
+// Wait waits until the caller holds its slot, and returns it. It fails with a *Held, or with ctx's error if ctx ends
+// first.
 func (g *Gate) Wait(ctx context.Context, s *Slot) (*Slot, error) {
-	if s.granted != nil {
+	if s.granted == nil {
+		return s, nil
+	}
+	var looks <-chan time.Time
+	if s.patience > 0 {
+		ticker := time.NewTicker(s.patience)
+		defer ticker.Stop()
+		looks = ticker.C
+	}
+	for {
 		select {
 		case <-s.granted:
+			return s, nil
 		case <-ctx.Done():
+			g.Lock.Lock()
+			defer g.Lock.Unlock()
 			g.leave(s)
 			return nil, ctx.Err()
+		case <-looks:
+			if err := g.giveUp(s); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return s, nil
+}
+
+// giveUp ends the wait of a caller if its pool is held back.
+func (g *Gate) giveUp(s *Slot) error {
+	g.Lock.Lock()
+	defer g.Lock.Unlock()
+	after := g.held(time.Now())
+	if after == 0 {
+		return nil
+	}
+	g.leave(s)
+	return &Held{after}
 }
 
 // leave ends the wait of a caller.
 func (g *Gate) leave(s *Slot) {
-	g.Lock.Lock()
-	defer g.Lock.Unlock()
 	if !g.remove(s) { // it was granted in the meantime
 		s.release()
 	}

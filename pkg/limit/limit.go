@@ -13,11 +13,24 @@ package limit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
 // ErrFull is returned where a queue may not grow further.
 var ErrFull = errors.New("too many callers wait")
+
+// Held is the error of a caller that is less patient than its pool: a provider serves nothing, or has said that little
+// remains of a limit by time.
+type Held struct {
+	// After is how long the pool waits at least.
+	After time.Duration
+}
+
+// Error says why the caller got no slot.
+func (h *Held) Error() string {
+	return fmt.Sprintf("calls are held back for %s: the provider refuses all of them, or has little left of a limit", h.After)
+}
 
 // ErrUnknownPool is returned for a key under which nothing was ever acquired.
 var ErrUnknownPool = errors.New("no such pool")
@@ -29,7 +42,7 @@ var ErrTooLow = errors.New("a limit must be at least 1")
 type Limiter interface {
 	// Acquire waits for a slot of the pool under r.Key and returns it; the caller must release it. The first call for a
 	// key makes the pool with r's bounds; later bounds are ignored. It fails with ErrFull at once if r.MaxWaiting callers
-	// wait already, and with ctx's error if ctx ends first.
+	// wait already, with a *Held if r.Patience ends, and with ctx's error if ctx ends first.
 	Acquire(ctx context.Context, r Request) (*Slot, error)
 	// Report reports how a request went to an adaptive pool; a fixed one ignores it. A key without a pool is ignored.
 	Report(ctx context.Context, key string, r Report)
@@ -51,6 +64,9 @@ type Request struct {
 	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always
 	// admitted.
 	MaxWaiting int
+	// Patience bounds the wait in a pool that is held back; see [Held]. A caller that has to wait for longer fails at once,
+	// or once it has. A wait for the calls of others is not bounded. Zero is no bound.
+	Patience time.Duration
 	// Fixed is the limit of a pool that does not adapt; it must be positive unless Adaptive is set.
 	Fixed int
 	// Adaptive are the bounds of a pool that adapts; nil makes a fixed one.

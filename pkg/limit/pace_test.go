@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -155,5 +156,34 @@ func TestWhoeverLeavesAPausedLineTakesNothing(t *testing.T) {
 		_, err := p.Acquire(ctx, limit.Request{Key: "k", Fixed: 10})
 		require.ErrorIs(p, err, context.DeadlineExceeded)
 		assert.Equal(p, 999*time.Millisecond, p.waits())
+	})
+}
+
+// A caller that has not the patience for a pause is told how long it is, at once or once its patience ends; where it
+// waits for the calls of others it stays.
+func TestAnImpatientCallerIsToldOfThePause(t *testing.T) {
+	runPaced(t, func(p *paced) {
+		request := limit.Request{Key: "k", Fixed: 10, Patience: 10 * time.Second}
+		p.call(1, 24*time.Hour)
+		_, err := p.Acquire(p.Context(), request)
+		held, ok := errors.AsType[*limit.Held](err)
+		require.True(p, ok, err)
+		assert.Equal(p, time.Minute, held.After)
+		time.Sleep(time.Minute)
+		var slots []*limit.Slot
+		for range 10 {
+			slots = append(slots, p.acquire())
+		}
+		time.AfterFunc(25*time.Second, slots[0].Release)
+		slot, err := p.Acquire(p.Context(), request)
+		require.NoError(p, err)
+		assert.Zero(p, slot.Began().Sub(slots[0].Began())-25*time.Second)
+		time.AfterFunc(5*time.Second, func() {
+			slots[1].Told(limit.Allowances{Requests: limit.Allowance{Limit: 100, Remaining: 1, Full: time.Now().Add(24 * time.Hour)}})
+		})
+		_, err = p.Acquire(p.Context(), request)
+		held, ok = errors.AsType[*limit.Held](err)
+		require.True(p, ok, err)
+		assert.Equal(p, 55*time.Second, held.After)
 	})
 }

@@ -3,16 +3,20 @@ package modelgw_test
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // A vendor that says with an answer that little remains of its limit gets no further call for a while, in whatever lane
@@ -74,4 +78,38 @@ func TestCallsWaitWhereAVendorSaysThatLittleRemains(t *testing.T) {
 			assert.Len(t, v.body, tt.asked)
 		})
 	}
+}
+
+// A client that would leave during the pause is refused with the time to ask again, and a call for which another
+// credential is ready takes that.
+func TestAPauseIsNotWaitedForInVain(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Ratelimit-Limit-Requests", "10")
+		w.Header().Set("X-Ratelimit-Remaining-Requests", "1")
+		w.Header().Set("X-Ratelimit-Reset-Requests", "2h")
+		says(http.StatusOK, "application/json", whole)(w, r)
+	})
+	ask := `{"model":"openai/gpt-4o",` + user + `}`
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetryWait = time.Second })
+	read(t, g.post(t, chatPath, ask))
+	refused := g.post(t, chatPath, ask)
+	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	after, err := strconv.Atoi(refused.Header.Get("Retry-After"))
+	require.NoError(t, err)
+	assert.Positive(t, after)
+	assert.Contains(t, read(t, refused), "little left of a limit")
+	assert.Len(t, v.body, 1)
+
+	g = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.OpenAI.Keys = []provider.Key{{APIKey: config.NewSecret("another")}}
+	})
+	read(t, g.post(t, chatPath, ask))
+	read(t, g.post(t, chatPath, ask))
+	assert.Len(t, v.body, 3)
+	keys := map[string]bool{}
+	for range 3 {
+		keys[(<-v.asked).Header.Get("Authorization")] = true
+	}
+	assert.Len(t, keys, 2)
 }

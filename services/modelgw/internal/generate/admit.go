@@ -38,6 +38,10 @@ const (
 	counts      = 10
 )
 
+// elsewherePatience is how long a call waits in a pool that is held back before it takes another credential that is
+// ready.
+const elsewherePatience = time.Second
+
 // queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
 
@@ -59,7 +63,10 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 			if err != nil {
 				return nil, err
 			}
-			r.MaxWaiting = a.MaxWaiting
+			r.MaxWaiting, r.Patience = a.MaxWaiting, c.MaxWait
+			if c.elsewhere {
+				r.Patience = elsewherePatience
+			}
 			metrics.note(r.Key, c.Model, false)
 			start := time.Now()
 			slot, err := limiter.Acquire(ctx, r)
@@ -69,7 +76,7 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 				account := c.Model.Kind.Name + "/" + c.Model.Account
 				return nil, rpcerr.ConnectionQueueFull(account, queueRetry, "%d calls wait for connections of %s; try again later", a.MaxWaiting, account)
 			case err != nil:
-				return nil, err
+				return nil, held(c, err)
 			}
 			defer slot.Release()
 			o.slot = slot
@@ -81,6 +88,14 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 			return response, err
 		}
 	}
+}
+
+// held is the error of a call that got no slot. Where a pool is held back it is that of the provider which is waited for.
+func held(c *Call, err error) error {
+	if h, ok := errors.AsType[*limit.Held](err); ok {
+		return &provider.Error{Provider: c.Model.Kind.Name, Class: provider.RateLimit, RetryAfter: h.After, Message: h.Error()}
+	}
+	return err
 }
 
 // report notifies a pool of a success, with or without retries, and of a rate limit. Other failures say nothing about

@@ -24,6 +24,7 @@ func Credential(m *Metrics, log *slog.Logger) Stage {
 			own := *c
 			own.Model = c.Model.Pick(c.beginning(), o.tried, c.Serves)
 			o.Key, o.tried, o.another = own.Model.Key, append(o.tried, own.Model.Key), false
+			own.elsewhere = c.Model.Ready(o.tried, c.Serves)
 			response, err := next(ctx, &own, o)
 			rest, why, end := own.Model.Rest(err)
 			if failure, ok := provider.As(err); ok && !failure.Auth && failure.Status == http.StatusForbidden && end != nil {

@@ -82,6 +82,8 @@ type Call struct {
 	// MaxWait makes the call fail if the wait before the next attempt would be longer: the client would have left by
 	// then. Zero is no bound.
 	MaxWait time.Duration
+	// elsewhere means that another credential is ready, so that the call need not wait where calls are held back.
+	elsewhere bool
 }
 
 // Sink follows a call. Its methods are called from one goroutine at a time, and not after the call has returned. They
