@@ -19,7 +19,7 @@ type Gate struct {
 	Took func(inUse int)
 	// Freed is called when a caller has freed its slot and no waiting caller got it; nil is not.
 	Freed func()
-	// Refresh is called before a freed slot goes to a waiting caller, and may call SetSlots; nil is not.
+	// Refresh is called before a free slot goes to a waiting caller, and may call SetSlots; nil is not.
 	Refresh func()
 	// Taken is called when a call that asks was not refused for takenAfter; see Reported. Nil is not.
 	Taken func()
@@ -59,20 +59,6 @@ type Slot struct {
 // Began is when the caller got the slot.
 func (s *Slot) Began() time.Time { return s.began }
 
-// Told notes what the provider said with the answer to the call in this slot, also with a refusal. Once little remains,
-// further callers wait before the provider refuses them: until as much is back as a call takes, and no longer than a
-// minute after what was said last. What cannot be is ignored.
-func (s *Slot) Told(a Allowances) {
-	g, now := s.gate, time.Now()
-	g.Lock.Lock()
-	defer g.Lock.Unlock()
-	if g.paces == nil {
-		g.paces = &paces{}
-	}
-	g.paces.told(a, s, now, g.calls)
-	g.admit()
-}
-
 // Release frees the slot. Further calls do nothing.
 func (s *Slot) Release() {
 	s.gate.Lock.Lock()
@@ -85,48 +71,6 @@ func (s *Slot) release() {
 		s.free = true
 		s.gate.free()
 	}
-}
-
-const (
-	// shortestRest and longestRest bound how long a pool that asks waits after a refusal. Even a provider that wants to
-	// rest for longer is asked then: it may speak of one model, or of a limit that is full long before it needs to be.
-	shortestRest = time.Second
-	longestRest  = 10 * time.Second
-	// takenAfter is how long a call that asks may take before the provider counts as serving. Refusals come sooner, and
-	// answers may take minutes.
-	takenAfter = 5 * time.Second
-)
-
-// Reported is called when the rule has got a report, or is another. While the rule asks whether anything is served, a
-// slot rests after each refusal for as long as the answer asks for, within bounds: it counts as in use, in all
-// processes that share the pool, so that none asks sooner. Rests end with the asking.
-func (g *Gate) Reported(rule *Rule, r Report) {
-	g.asking = rule.Asking()
-	switch {
-	case g.asking && r.Outcome == RateLimited:
-		g.again = time.Now().Add(max(r.RetryAfter, shortestRest))
-		s := &Slot{gate: g}
-		g.inUse++
-		g.resting = append(slices.DeleteFunc(g.resting, func(s *Slot) bool { return s.free }), s)
-		time.AfterFunc(min(max(r.RetryAfter, shortestRest), longestRest), s.Release)
-	case !g.asking && g.resting != nil:
-		ended := g.resting
-		g.resting = nil
-		for _, s := range ended {
-			s.release()
-		}
-	}
-}
-
-// ask calls Taken if the call in a slot is still under way after a while.
-func (g *Gate) ask(s *Slot) {
-	time.AfterFunc(takenAfter, func() {
-		g.Lock.Lock()
-		defer g.Lock.Unlock()
-		if !s.free && g.asking {
-			g.Taken()
-		}
-	})
 }
 
 // Slots returns the number of slots.
@@ -152,26 +96,18 @@ func (g *Gate) SetSlots(n int) {
 	g.admit()
 }
 
-// held is how long calls are held back at least; zero if they are not.
-func (g *Gate) held(now time.Time) time.Duration {
-	if g.asking {
-		return max(g.again.Sub(now), shortestRest)
-	}
-	return g.pause(now)
-}
-
 // Enter gives the caller a slot, or puts it into its line. It fails with ErrFull or a *Held. The slot must be passed to
 // Wait.
-func (g *Gate) Enter(r Request) (*Slot, error) {
+func (g *Gate) Enter(r Request, now time.Time) (*Slot, error) {
 	s := &Slot{gate: g, tenant: r.Tenant, patience: r.Patience}
-	if now := time.Now(); len(g.lines) == 0 && g.inUse < g.slots && g.pause(now) == 0 {
+	if len(g.lines) == 0 && g.inUse < g.slots && g.pause(now) == 0 {
 		g.take(s, now)
 		return s, nil
 	}
 	if r.MaxWaiting > 0 && g.waiting >= r.MaxWaiting && !r.Front {
 		return nil, ErrFull
 	}
-	if after := g.held(time.Now()); r.Patience > 0 && after > r.Patience {
+	if after := g.held(now); r.Patience > 0 && after > r.Patience {
 		return nil, &Held{after}
 	}
 	s.granted = make(chan struct{})
@@ -209,18 +145,6 @@ func (g *Gate) Wait(ctx context.Context, s *Slot) (*Slot, error) {
 	}
 }
 
-// giveUp ends the wait of a caller if its pool is held back.
-func (g *Gate) giveUp(s *Slot) error {
-	g.Lock.Lock()
-	defer g.Lock.Unlock()
-	after := g.held(time.Now())
-	if after == 0 {
-		return nil
-	}
-	g.leave(s)
-	return &Held{after}
-}
-
 // leave ends the wait of a caller.
 func (g *Gate) leave(s *Slot) {
 	if !g.remove(s) { // it was granted in the meantime
@@ -245,36 +169,16 @@ func (g *Gate) take(s *Slot, now time.Time) {
 
 func (g *Gate) free() {
 	g.inUse--
-	if g.Refresh != nil {
-		g.Refresh()
-	}
+	g.refresh()
 	if !g.admit() && g.Freed != nil {
 		g.Freed()
 	}
 }
 
-// pause is how long the next call must wait for what the provider has left.
-func (g *Gate) pause(now time.Time) time.Duration {
-	if g.paces == nil {
-		return 0
+func (g *Gate) refresh() {
+	if g.Refresh != nil {
+		g.Refresh()
 	}
-	return g.paces.wait(now)
-}
-
-// wake admits waiting callers after a while.
-func (g *Gate) wake(after time.Duration) {
-	if g.waker != nil {
-		g.waker.Reset(after)
-		return
-	}
-	g.waker = time.AfterFunc(after, func() {
-		g.Lock.Lock()
-		defer g.Lock.Unlock()
-		if g.Refresh != nil {
-			g.Refresh()
-		}
-		g.admit()
-	})
 }
 
 // admit hands free slots to waiting callers, one to each line in turn, and reports whether any got one.

@@ -6,7 +6,8 @@
 //
 // Limiter is the port. Memory is the implementation for one process, limit/redis the one that several processes share.
 // Both consist of a [Gate], which has the slots and the queue of a process, and a [Rule], which has the limit. A limit
-// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity.
+// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity. Beside
+// it callers wait for what a provider says that remains of its own limits by time; see [Slot.Told].
 // limittest contains the suite that every implementation passes, limittrial the trial of the rules.
 package limit
 
@@ -29,7 +30,7 @@ type Held struct {
 
 // Error says why the caller got no slot.
 func (h *Held) Error() string {
-	return fmt.Sprintf("calls are held back for %s: the provider refuses all of them, or has little left of a limit", h.After)
+	return fmt.Sprintf("calls are held back for %s: the provider refuses all of them, or has little left of a limit", h.After.Round(time.Millisecond))
 }
 
 // ErrUnknownPool is returned for a key under which nothing was ever acquired.
@@ -64,8 +65,9 @@ type Request struct {
 	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always
 	// admitted.
 	MaxWaiting int
-	// Patience bounds the wait in a pool that is held back; see [Held]. A caller that has to wait for longer fails at once,
-	// or once it has. A wait for the calls of others is not bounded. Zero is no bound.
+	// Patience bounds the wait in a pool that is held back; see [Held]. A caller that would have to wait for longer fails
+	// at once, and one that has waited as long fails where nothing is served. A wait in a line that moves is not bounded.
+	// Zero is no bound.
 	Patience time.Duration
 	// Fixed is the limit of a pool that does not adapt; it must be positive unless Adaptive is set.
 	Fixed int

@@ -37,7 +37,7 @@ func (m *Memory) Acquire(ctx context.Context, r Request) (*Slot, error) {
 	}
 	m.mu.Lock()
 	p := m.pool(r)
-	slot, err := p.gate.Enter(r)
+	slot, err := p.gate.Enter(r, p.used)
 	m.mu.Unlock()
 	if err != nil {
 		return nil, err

@@ -140,7 +140,7 @@ func (p *Prober) answers(now time.Time, subject string) {
 		p.grow(p.aside, SteadyStateUp, now, subject)
 		p.aside = 0
 		p.ceiling = max(p.ceiling, p.began-1)
-		p.missing = p.ceiling - p.limit
+		p.missing = max(0, p.ceiling-p.limit)
 	}
 }
 

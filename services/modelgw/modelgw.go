@@ -75,7 +75,8 @@ type Config struct {
 	// and tries one connection more from time to time, so that more of the provider's capacity is used and fewer calls are
 	// refused. A pool whose first call sets a cooldown, a decrease factor or a scale-up percentage follows `recorded`,
 	// which has these settings. A pool in Redis keeps its rule until no replica has used it for a day. Default: `probing`
-	// where replicas share limits through Redis, else `recorded`.
+	// where replicas share limits through Redis, else `recorded`. By both rules calls wait where a provider says with its
+	// answers that little remains of its requests or tokens.
 	AdaptiveRule string `yaml:"adaptive_rule" env:"EVALFLEET_MODELGW_ADAPTIVE_RULE"`
 	// MaxAnswerBytes bounds an answer of a vendor that is decoded into the canonical form, in bytes as received,
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have

@@ -31,7 +31,7 @@ func anthropic(of string) names {
 
 // Read returns what the headers of an answer say of the provider's limits, and whether they say anything. Began is when
 // the call began, from which a duration counts. A limit of which a header is missing, or cannot be read, is left out.
-func Read(h http.Header, began time.Time) (a limit.Allowances, any bool) {
+func Read(h http.Header, began time.Time) (a limit.Allowances, said bool) {
 	a.Requests, a.Tokens = read(h, &requests, began), read(h, &tokens, began)
 	if a.Requests == (limit.Allowance{}) && a.Tokens == (limit.Allowance{}) {
 		a.Requests, a.Tokens = read(h, &anthropicRequests, began), read(h, &anthropicTokens, began)

@@ -68,9 +68,9 @@ func TestWhatProvidersSay(t *testing.T) {
 			},
 		},
 	} {
-		got, any := limitheader.Read(c.header, began)
+		got, said := limitheader.Read(c.header, began)
 		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, c.want != limit.Allowances{}, any, name)
+		assert.Equal(t, c.want != limit.Allowances{}, said, name)
 	}
 }
 

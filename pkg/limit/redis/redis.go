@@ -142,8 +142,9 @@ func (l *Limiter) Acquire(ctx context.Context, r limit.Request) (*limit.Slot, er
 	l.mu.Lock()
 	p := l.pool(r.Key)
 	p.found(r)
-	p.expire(time.Now())
-	slot, err := p.gate.Enter(r)
+	now := time.Now()
+	p.expire(now)
+	slot, err := p.gate.Enter(r, now)
 	p.observe()
 	l.mu.Unlock()
 	if err != nil {

@@ -139,7 +139,7 @@ func (o *Outcome) Heard(status int, header http.Header) {
 	if o.slot == nil {
 		return
 	}
-	if said, any := limitheader.Read(header, o.slot.Began()); any {
+	if said, ok := limitheader.Read(header, o.slot.Began()); ok {
 		said.Refused = status == http.StatusTooManyRequests
 		o.slot.Told(said)
 	}
