@@ -8,6 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -44,16 +45,16 @@ func (e *encoder) block(b *block) {
 	case b.part.GetData() != nil:
 		e.rawBlock(Kept.JSON(b.part), b.marked)
 		return
-	case b.answered != nil && isOwnResult(b.answered.GetResult()):
+	case b.answered != nil && hosted.IsAnthropicResult(b.answered.GetResult()):
 		e.rawBlock(b.answered.GetResult(), b.marked)
 		return
 	}
 	e.Body.BeginObject()
 	switch {
 	case b.called != nil:
-		e.serverCall(b.called)
+		hosted.WriteAnthropicCall(e.Body, b.called)
 	case b.answered != nil:
-		e.serverResult(b.answered)
+		hosted.WriteAnthropicResult(e.Body, b.answered)
 	case b.call != nil:
 		e.call(b.call)
 	case b.result != nil:

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -16,15 +16,14 @@ import (
 
 // wireBlock is a block of content on the wire, of any type.
 type wireBlock struct {
-	Type       string          `json:"type"`
-	Text       string          `json:"text"`
-	Citations  json.RawMessage `json:"citations"` // a list in a text, an object in a document
-	Thinking   string          `json:"thinking"`
-	Signature  string          `json:"signature"`
-	Data       string          `json:"data"`
-	ID         string          `json:"id"`
-	Name       string          `json:"name"`
-	ServerName string          `json:"server_name"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Citations json.RawMessage `json:"citations"` // a list in a text, an object in a document
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
 	// Toolset is the name of the set that the called tool is one of.
 	Toolset   string             `json:"toolset_name"`
 	Input     json.RawMessage    `json:"input"`
@@ -37,15 +36,6 @@ type wireBlock struct {
 	Cache     json.RawMessage    `json:"cache_control"`
 
 	raw []byte
-}
-
-// writtenContent is the content as it is written.
-func (b *wireBlock) writtenContent() []byte {
-	var block struct {
-		Content json.RawMessage `json:"content"`
-	}
-	_ = json.Unmarshal(b.raw, &block) // It has been read already.
-	return block.Content
 }
 
 // wireSource is where an image or a document is.
@@ -98,9 +88,9 @@ func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) (parts []*contentv
 		switch b := &blocks[i]; b.Type {
 		case "tool_use":
 			calls = append(calls, b.call(tools))
-		case serverToolUse, mcpUse:
+		case hosted.AnthropicCall, hosted.AnthropicMCP:
 			if result := resultOf(blocks, b.ID); result != nil {
-				parts = append(parts, serverUse(b, result))
+				parts = append(parts, hosted.AnthropicUse(b.raw, result.raw))
 			}
 		default:
 			if part := b.spokenPart(); part != nil {
@@ -165,12 +155,14 @@ func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 	return dialect.ToolCall(b.ID, b.Name, input, tools)
 }
 
-// contentText returns the texts of content on the wire, joined by line breaks.
-func contentText(content jsonread.TextOrRaw) string {
-	blocks, _, _ := readBlocks(content)
-	texts := make([]string, len(blocks))
-	for i := range blocks {
-		texts[i] = blocks[i].Text
-	}
-	return strings.Join(texts, "\n")
+// Types of blocks that are kept.
+const (
+	FallbackBlock   = "fallback"
+	CompactionBlock = "compaction"
+)
+
+// Kept are the blocks of the server that are neither text nor calls.
+var Kept = dialect.KeptBlocks{
+	CompactionBlock: {Member: dialect.CompactionData, Type: "anthropic_compact"},
+	FallbackBlock:   {Member: "fallback_metadata", Type: "anthropic_fallback"},
 }

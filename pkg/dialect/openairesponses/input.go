@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -149,9 +150,9 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 		case *contentv1.Content_ToolUse:
 			flush()
 			if use := part.GetToolUse(); use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
-				add(codeText(use), "")
+				add(hosted.OpenAICodeText(use), "")
 			} else {
-				e.serverTool(use)
+				hosted.WriteOpenAI(e.Body, use)
 			}
 		case *contentv1.Content_Image:
 			flush()

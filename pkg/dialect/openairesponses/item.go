@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -22,11 +23,6 @@ const (
 	typeCall      = "function_call"
 	typeResult    = "function_call_output"
 	typeImage     = "image_generation_call"
-	// Of tools that the server runs itself.
-	typeSearch  = "web_search_call"
-	typeCode    = "code_interpreter_call"
-	typeMCPList = "mcp_list_tools"
-	typeMCPCall = "mcp_call"
 	// Of tools that take a text.
 	typeCustomCall   = "custom_tool_call"
 	typeCustomResult = "custom_tool_call_output"
@@ -70,13 +66,8 @@ type item struct {
 	// Result and Format are of a drawn image: its data in base64, and its format.
 	Result string `json:"result"`
 	Format string `json:"output_format"`
-	// Of a tool that the server ran itself.
-	Status      string          `json:"status"`
-	Action      json.RawMessage `json:"action"`
-	Code        string          `json:"code"`
-	Outputs     []wireOutput    `json:"outputs"`
-	ServerLabel string          `json:"server_label"`
-	Error       json.RawMessage `json:"error"`
+	// Use is what a tool of the server did.
+	Use *contentv1.ToolUse `json:"-"`
 	// Results and Contents are what a tool of the server found.
 	Results  []json.RawMessage `json:"results"`
 	Contents []json.RawMessage `json:"contents"`
@@ -87,13 +78,17 @@ type item struct {
 // readItems are the types of items that are read. An item without a type is a message.
 var readItems = map[string]bool{
 	"": true, typeMessage: true, typeReasoning: true, typeCall: true, typeResult: true, typeImage: true, typeCustomCall: true, typeCustomResult: true, typeTools: true,
-	typeSearch: true, typeCode: true, typeMCPList: true, typeMCPCall: true, typeCompacted: true,
+	typeCompacted: true,
 }
 
 // UnmarshalJSON reads an item. Of an item of another type only its type is known, and what a tool of the server found.
 func (i *item) UnmarshalJSON(raw []byte) error {
 	type members item
 	if err := jsonread.UnmarshalTyped(raw, (*members)(i), readItems, &i.Type); err != nil || readItems[i.Type] {
+		return err
+	}
+	var err error
+	if i.Use, err = hosted.OpenAIUse(i.Type, raw); err != nil || i.Use != nil {
 		return err
 	}
 	if i.Type == typeComputer {
@@ -178,8 +173,8 @@ func (i *item) parts() []*contentv1.Content {
 			return []*contentv1.Content{chat.ImagePart("data:image/" + cmp.Or(i.Format, "png") + ";base64," + i.Result)}
 		}
 	default:
-		if use := i.serverUse(); use != nil {
-			return []*contentv1.Content{chat.ToolUsePart(use)}
+		if i.Use != nil {
+			return []*contentv1.Content{chat.ToolUsePart(i.Use)}
 		}
 	}
 	return nil
@@ -191,7 +186,7 @@ func (i *item) known() bool {
 	case typeMessage, typeReasoning, typeImage, typeCall, typeComputer:
 		return true
 	default:
-		return i.serverUse() != nil
+		return i.Use != nil
 	}
 }
 

@@ -32,9 +32,6 @@ type wireTool struct {
 		Syntax     string `json:"syntax"`
 		Definition string `json:"definition"`
 	} `json:"format"`
-	// InputSchema and Annotations are of a tool that a server lists.
-	InputSchema json.RawMessage `json:"input_schema"`
-	Annotations json.RawMessage `json:"annotations"`
 	// Tools are those of a namespace.
 	Tools json.RawMessage `json:"tools"`
 }

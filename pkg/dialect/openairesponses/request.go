@@ -31,6 +31,18 @@ type Request struct {
 	ImageTool string
 }
 
+// Native is a tool that the server runs itself.
+type Native struct {
+	// JSON is the tool on the wire, an object.
+	JSON string
+	// Choice is the type by which a choice names the tool; empty if none can.
+	Choice string
+	// Computer is a tool whose calls are the server's own items, and whose results are screenshots.
+	Computer bool
+	// Server is the name of the server of tools that a choice names besides; empty for other tools.
+	Server string
+}
+
 // Values of `include`: what an answer contains only if a request asks for it.
 const (
 	includeSeal     = "reasoning.encrypted_content"

@@ -1,0 +1,170 @@
+package hosted
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// Types of blocks of Anthropic's format.
+const (
+	AnthropicCall = "server_tool_use"
+	AnthropicMCP  = "mcp_tool_use"
+
+	searchResult = "web_search_tool_result"
+	mcpResult    = "mcp_tool_result"
+	codeResult   = "bash_code_execution_tool_result"
+	resultSuffix = "_tool_result"
+)
+
+// anthropicBlock is a block of a tool's call, or of its result.
+type anthropicBlock struct {
+	Type    string          `json:"type"`
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Server  string          `json:"server_name"`
+	Input   json.RawMessage `json:"input"`
+	UseID   string          `json:"tool_use_id"`
+	IsError bool            `json:"is_error"`
+	Content json.RawMessage `json:"content"`
+}
+
+// AnthropicUse is what a tool did, of the blocks of its call and of its result. What the platform has put into the
+// result for another vendor's search ([AppendAnthropic]) is that search again.
+func AnthropicUse(call, result []byte) *contentv1.Content {
+	var called, answered anthropicBlock
+	_, _ = json.Unmarshal(call, &called), json.Unmarshal(result, &answered) // Members of other kinds are none.
+	if whole := sealedSearch(answered.Content); whole != nil {
+		return whole
+	}
+	use := &contentv1.ToolUse{ToolType: anthropicKind(&called), Id: called.ID, Name: called.Name, Arguments: dialect.StoredJSON(called.Input, true)}
+	switch answered.Type {
+	case searchResult:
+		use.Result = dialect.StoredJSON(answered.Content, false)
+		var failure struct {
+			Code string `json:"error_code"`
+		}
+		if json.Unmarshal(answered.Content, &failure) == nil && failure.Code != "" {
+			use.Error = &failure.Code
+		}
+	case mcpResult:
+		use.Context, use.Result = &called.Server, dialect.StoredJSON(answered.Content, true)
+		if answered.IsError {
+			use.Error = new(textsOf(answered.Content))
+		}
+	default:
+		use.Result = dialect.StoredJSON(result, true)
+	}
+	return chat.ToolUsePart(use)
+}
+
+// textsOf are the texts of content, a text or a list of blocks, joined by line breaks.
+func textsOf(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var blocks []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(content, &blocks)
+	texts := make([]string, len(blocks))
+	for i := range blocks {
+		texts[i] = blocks[i].Text
+	}
+	return strings.Join(texts, "\n")
+}
+
+func anthropicKind(call *anthropicBlock) contentv1.ToolUseType {
+	switch {
+	case call.Type == AnthropicMCP:
+		return contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL
+	case strings.HasSuffix(call.Name, CodeExecution):
+		return contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION
+	default:
+		return contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH
+	}
+}
+
+// anthropicWords are the words for a tool: the types of its call and of its result, and the name by which Anthropic knows
+// another vendor's.
+type anthropicWords struct{ call, result, name string }
+
+func wordsOf(use *contentv1.ToolUse) anthropicWords {
+	switch use.GetToolType() {
+	case contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
+		return anthropicWords{AnthropicMCP, mcpResult, ""}
+	case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
+		return anthropicWords{AnthropicCall, codeResult, "bash_code_execution"}
+	default:
+		return anthropicWords{AnthropicCall, searchResult, WebSearch}
+	}
+}
+
+// WriteAnthropicCall writes the members of a call's block. Code of another vendor becomes a shell command.
+func WriteAnthropicCall(w *jsonwrite.Writer, use *contentv1.ToolUse) {
+	words, arguments := anthropicWords{call: AnthropicCall}, use.GetArguments()
+	if !IsAnthropicResult(use.GetResult()) {
+		words = wordsOf(use)
+	}
+	w.TextMember("type", words.call)
+	w.TextMember("id", use.GetId())
+	w.TextMember("name", cmp.Or(words.name, use.GetName()))
+	if words.call == AnthropicMCP {
+		w.TextMember("server_name", use.GetContext())
+	}
+	switch {
+	case jsonread.IsObject(arguments) && words.result != codeResult:
+		w.RawMember("input", arguments)
+	case arguments == "":
+		w.RawMember("input", "{}")
+	default:
+		w.TextObjectMember("input", "input", arguments)
+	}
+}
+
+// WriteAnthropicResult writes the members of a result's block, unless the result is a whole block
+// ([IsAnthropicResult]).
+func WriteAnthropicResult(w *jsonwrite.Writer, use *contentv1.ToolUse) {
+	words, result := wordsOf(use), use.GetResult()
+	w.TextMember("type", words.result)
+	w.TextMember("tool_use_id", use.GetId())
+	switch words.result {
+	case mcpResult:
+		w.BoolMember("is_error", use.Error != nil)
+		if jsonread.IsList(result) {
+			w.RawMember("content", result)
+		} else {
+			w.TextMember("content", result)
+		}
+	case codeResult: // It is written as the output of a shell.
+		w.BeginObjectMember("content")
+		w.TextMember("type", "bash_code_execution_result")
+		w.IntMember("return_code", 0) // of another vendor's shell it is not known
+		w.TextMember("stdout", result)
+		w.TextMember("stderr", use.GetError())
+		w.RawMember("content", "[]")
+		w.EndObject()
+	default:
+		if !jsonread.IsList(result) && !jsonread.IsObject(result) {
+			w.TextObjectMember("content", "type", searchResult+"_error", "error_code", "unavailable") // what it found is not known
+			return
+		}
+		w.RawMember("content", result)
+	}
+}
+
+// IsAnthropicResult reports whether a result is a block of Anthropic's format.
+func IsAnthropicResult(result string) bool {
+	var head anthropicBlock
+	return jsonread.IsObject(result) && json.Unmarshal([]byte(result), &head) == nil && head.UseID != "" && strings.HasSuffix(head.Type, resultSuffix)
+}
+
+// sealedSearch stub
+func sealedSearch(json.RawMessage) *contentv1.Content { return nil }

@@ -1,0 +1,173 @@
+package hosted
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+)
+
+// Types of items of OpenAI's Responses API.
+const (
+	OpenAISearch = "web_search_call"
+	OpenAICode   = "code_interpreter_call"
+	OpenAIList   = "mcp_list_tools"
+	OpenAIMCP    = "mcp_call"
+)
+
+const (
+	statusCompleted = "completed"
+	statusFailed    = "failed"
+)
+
+// openaiItem is an item of what a tool did.
+type openaiItem struct {
+	ID        string            `json:"id"`
+	Status    string            `json:"status"`
+	Action    json.RawMessage   `json:"action"`
+	Code      string            `json:"code"`
+	Outputs   []openaiOutput    `json:"outputs"`
+	Tools     []openaiListed    `json:"tools"`
+	Server    string            `json:"server_label"`
+	Name      string            `json:"name"`
+	Arguments dialect.Arguments `json:"arguments"`
+	Output    json.RawMessage   `json:"output"`
+	Error     json.RawMessage   `json:"error"`
+}
+
+// openaiOutput is an output of code: a text, or the address of an image.
+type openaiOutput struct {
+	Type string `json:"type"`
+	Logs string `json:"logs"`
+	URL  string `json:"url"`
+}
+
+// openaiListed is a tool of a server, as it is listed.
+type openaiListed struct {
+	InputSchema json.RawMessage `json:"input_schema"`
+	Name        string          `json:"name"`
+	Annotations json.RawMessage `json:"annotations"`
+	Description *string         `json:"description"`
+}
+
+// OpenAIUse is what a tool did, of an item of this type; nil for items of other types.
+func OpenAIUse(kind string, raw []byte) (*contentv1.ToolUse, error) {
+	if kind != OpenAISearch && kind != OpenAICode && kind != OpenAIList && kind != OpenAIMCP {
+		return nil, nil
+	}
+	var i openaiItem
+	if err := jsonread.Unmarshal(raw, &i); err != nil {
+		return nil, err
+	}
+	use := &contentv1.ToolUse{Id: i.ID}
+	switch kind {
+	case OpenAISearch:
+		use.ToolType, use.Name, use.Arguments = contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH, "search", `{"type":"search","query":""}`
+		var action struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(i.Action, &action) == nil && action.Type != "" {
+			use.Name, use.Arguments = action.Type, string(i.Action)
+		}
+	case OpenAICode:
+		use.ToolType, use.Name, use.Arguments = contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, OpenAICode, i.Code
+		outputs := make([]string, len(i.Outputs))
+		for n, output := range i.Outputs {
+			if outputs[n] = output.Logs; output.Type == "image" {
+				outputs[n] = "image: " + output.URL
+			}
+		}
+		use.Result = strings.Join(outputs, "\n\n")
+	case OpenAIList:
+		use.ToolType, use.Name = contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL, OpenAIList
+		for n := range i.Tools {
+			if description := i.Tools[n].Description; description != nil && *description == "" {
+				i.Tools[n].Description = nil
+			}
+		}
+		use.Result = dialect.StoredValue(append([]openaiListed{}, i.Tools...))
+	default:
+		use.ToolType, use.Name, use.Context = contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL, i.Name, &i.Server
+		use.Arguments, use.Result = string(i.Arguments), textsOf(i.Output)
+	}
+	switch {
+	case jsonread.IsSet(i.Error):
+		use.Error = new(failureText(i.Error))
+	case i.Status == statusFailed && kind != OpenAIMCP:
+		use.Error = new(statusFailed)
+	}
+	return use, nil
+}
+
+// failureText is the error of a call as a text: one, or the content or the message of an object.
+func failureText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var failure struct {
+		Content dialect.Arguments `json:"content"`
+		Message string            `json:"message"`
+	}
+	_ = json.Unmarshal(raw, &failure)
+	return cmp.Or(string(failure.Content), failure.Message)
+}
+
+// WriteOpenAI writes what a tool did as OpenAI takes it back, an item; code is no item to it, but a text
+// ([OpenAICodeText]). A list of tools is left out, since the server makes it anew.
+func WriteOpenAI(w *jsonwrite.Writer, use *contentv1.ToolUse) {
+	isMCP := use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL
+	if isMCP && use.GetName() == OpenAIList {
+		return
+	}
+	w.BeginObject()
+	if isMCP {
+		w.TextMember("type", OpenAIMCP)
+		w.TextMember("id", use.GetId())
+		w.TextMember("server_label", use.GetContext())
+		w.TextMember("name", use.GetName())
+		w.TextMember("arguments", use.GetArguments())
+		w.TextMember("output", use.GetResult())
+		if use.Error != nil {
+			w.TextObjectMember("error", "type", "mcp_tool_execution_error", "content", use.GetError())
+		}
+	} else {
+		w.TextMember("type", OpenAISearch)
+		w.TextMember("id", use.GetId())
+		w.RawMember("action", searchAction(use.GetArguments()))
+		w.TextMember("status", statusCompleted)
+	}
+	w.EndObject()
+}
+
+// searchAction is the action of a search: OpenAI's own, or one for the query of another vendor's.
+func searchAction(arguments string) string {
+	given, err := orderedjson.DecodeObject([]byte(arguments))
+	if err != nil {
+		given = &orderedjson.Object{}
+	}
+	switch kind, _ := given.Get("type"); kind {
+	case "search", "open_page", "find", "find_in_page":
+		return arguments
+	}
+	query, said := given.Get("query")
+	if !said {
+		query = arguments
+	}
+	return string(orderedjson.Append(nil, new(orderedjson.Object).With("type", "search").With("query", query)))
+}
+
+// OpenAICodeText is what code did, as a text: a server that stores nothing does not take its item back.
+func OpenAICodeText(use *contentv1.ToolUse) *contentv1.Content {
+	said := use.GetResult()
+	if use.Error != nil {
+		said = use.GetError()
+	}
+	return chat.TextPart("code_interpreter: " + use.GetArguments() + "\n\n" + said)
+}
