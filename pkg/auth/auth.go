@@ -30,6 +30,9 @@ type Principal struct {
 	Name string
 }
 
+// Operator is the name of who holds the installation's own token.
+const Operator = "admin"
+
 // Actor names the principal in journals: `system` if the call is not authenticated.
 func (p Principal) Actor() string { return cmp.Or(p.Name, "system") }
 

@@ -79,7 +79,7 @@ func (p *Process) service() lifecycle.Part {
 	return p.program.Part(func(context.Context) (Parts, net.Listener, error) {
 		parts := p.parts
 		parts.Traces = p.base.Traces
-		parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token}), parts.Logger)
+		parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{auth.Operator: p.base.Token}), parts.Logger)
 		if !p.program.Stateless {
 			parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
 			parts.Replica, parts.Alive = p.base.Replica, p.base.Replica.Alive

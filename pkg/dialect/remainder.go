@@ -23,8 +23,9 @@ type Said struct {
 	Calls CallRemainder
 
 	begun bool
-	// whole are the parts that came whole and have no pieces: neither texts nor reasoning.
-	whole []*contentv1.Content
+	// whole are the parts that came whole and have no pieces: neither texts nor reasoning. texts are the texts that came
+	// whole after their pieces.
+	whole, texts []*contentv1.Content
 }
 
 // PieceWriter writes what the pieces of an answer say, in a format that has one choice. What it writes is sent later.
@@ -34,8 +35,8 @@ type PieceWriter interface {
 	WriteText(piece string)
 	WriteReasoning(piece string)
 	WriteCall(piece *modelv1.ToolCallDelta)
-	// WritePart writes a part that has ended, with what its pieces did not say. It leaves out a text, which the end of the
-	// answer has.
+	// WritePart writes a part that has ended, with what its pieces did not say: of a text at most its sources, since the
+	// end of the answer has all of it.
 	WritePart(part *contentv1.Content)
 }
 
@@ -64,7 +65,10 @@ func (s *Said) Add(d *modelv1.GenerateDelta, w PieceWriter) {
 		s.Calls.Add(piece.ToolCall)
 		w.WriteCall(piece.ToolCall)
 	case *modelv1.GenerateDelta_Part:
-		if piece.Part.GetText() == nil && piece.Part.GetReasoning() == nil {
+		switch {
+		case piece.Part.GetText() != nil:
+			s.texts = append(s.texts, piece.Part)
+		case piece.Part.GetReasoning() == nil:
 			s.whole = append(s.whole, piece.Part)
 		}
 		w.WritePart(piece.Part)
@@ -77,6 +81,8 @@ type Unsaid struct {
 	Text string
 	// Begun means that the pieces have begun it. It is false for parts of other kinds.
 	Begun bool
+	// Ended means that a text came whole after its pieces, with its sources.
+	Ended bool
 }
 
 // Rest yields the parts of a whole answer, each with what its pieces did not say, except the parts that came whole.
@@ -98,6 +104,7 @@ func (s *Said) Rest(parts []*contentv1.Content, readable func(*contentv1.Content
 			switch {
 			case part.GetText() != nil:
 				m.Text, m.Begun = texts.Of(part.GetText().GetText())
+				m.Ended = slices.ContainsFunc(s.texts, func(came *contentv1.Content) bool { return proto.Equal(came, part) })
 			case part.GetReasoning() != nil:
 				m.Text, m.Begun = reasoning.Of(readable(part))
 			}

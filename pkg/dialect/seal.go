@@ -32,7 +32,7 @@ const (
 	NoSealer = "none"
 )
 
-// Seal returns reasoning as a text that is sealed reasoning to a client. Reasoning that is in an envelope already has
+// Seal returns reasoning, or the use of a vendor's tool, as a text that is a seal to a client. Reasoning that is in an envelope already has
 // that.
 func Seal(part *contentv1.Content) string {
 	if text := part.GetReasoning().GetReasoning(); Unseal(text) != nil {
@@ -47,20 +47,35 @@ func Seal(part *contentv1.Content) string {
 
 // Unseal returns the reasoning that Seal has sealed; nil for any other text.
 func Unseal(sealed string) *contentv1.Content {
-	encoded, own := strings.CutPrefix(sealed, envelope)
-	if !own {
-		return nil
-	}
-	encoded, current := strings.CutPrefix(encoded, form)
-	message, err := base64.StdEncoding.DecodeString(encoded)
-	part := &contentv1.Content{}
-	if err != nil || proto.Unmarshal(message, part) != nil || part.GetReasoning() == nil {
+	part, current := unseal(sealed)
+	if part.GetReasoning() == nil {
 		return nil
 	}
 	if !current {
 		part.GetReasoning().SealedBy = AnySealer
 	}
 	return part
+}
+
+// UnsealUse returns the use of a vendor's tool that Seal has sealed; nil for any other text.
+func UnsealUse(sealed string) *contentv1.ToolUse {
+	part, _ := unseal(sealed)
+	return part.GetToolUse()
+}
+
+// unseal is the content of an envelope, which has the current form or not; nil for any other text.
+func unseal(sealed string) (part *contentv1.Content, current bool) {
+	encoded, own := strings.CutPrefix(sealed, envelope)
+	if !own {
+		return nil, false
+	}
+	encoded, current = strings.CutPrefix(encoded, form)
+	message, err := base64.StdEncoding.DecodeString(encoded)
+	part = &contentv1.Content{}
+	if err != nil || proto.Unmarshal(message, part) != nil {
+		return nil, false
+	}
+	return part, current
 }
 
 // Enveloped returns the reasoning whose seal is a text, if that is an envelope; else nil. Readable is what came beside

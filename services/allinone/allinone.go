@@ -149,7 +149,7 @@ func (s *Server) Announce(serving bool) error { return s.base.Announce(serving) 
 // life of this process.
 func (s *Server) share(programs []daemon.Program) {
 	s.listener = &countedListener{Listener: s.base.Listener}
-	known := map[string]config.Secret{"admin": s.base.Token}
+	known := map[string]config.Secret{auth.Operator: s.base.Token}
 	for _, program := range programs {
 		if len(program.Calls) > 0 && !program.Forward {
 			s.internal[program.Name] = config.NewSecret(rand.Text())

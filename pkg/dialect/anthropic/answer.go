@@ -5,6 +5,8 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -80,7 +82,7 @@ func asAnswer(part *contentv1.Content) *contentv1.Content {
 			return nil
 		}
 		text := chat.TextPart(p.Text.GetText())
-		text.GetText().Citations = p.Text.GetCitations()
+		text.GetText().Citations = citation.ForAnthropic(p.Text.GetCitations())
 		return text
 	case *contentv1.Content_Reasoning:
 		if r := p.Reasoning; !r.GetRedacted() {
@@ -88,7 +90,13 @@ func asAnswer(part *contentv1.Content) *contentv1.Content {
 		}
 		return chat.SealedPart(p.Reasoning.GetReasoning(), p.Reasoning.Summary)
 	}
-	if part.GetToolUse() == nil && Kept.JSON(part) == "" {
+	if use := part.GetToolUse(); use != nil {
+		if use = hosted.ForAnthropic(use); use != nil {
+			return chat.ToolUsePart(use)
+		}
+		return nil
+	}
+	if Kept.JSON(part) == "" {
 		return nil
 	}
 	return part

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -142,8 +143,9 @@ func (e *encoder) part(b *block) {
 			text += "\n" + dialect.WrapInternal(internal)
 		}
 		e.textBlock(text)
-		if !b.inResult {
-			e.citations(p.Text.GetCitations())
+		if cited := p.Text.GetCitations(); len(cited) > 0 && !b.inResult {
+			e.Body.Key("citations")
+			citation.WriteAnthropic(e.Body, cited)
 		}
 	case *contentv1.Content_Reasoning:
 		e.reasoning(p.Reasoning)

@@ -442,9 +442,9 @@ func TestWhatAModelSaidGoesBackAsItCame(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
 		"thinking":    `[{"type":"thinking","thinking":"hm","signature":"c2ln"},{"type":"thinking","thinking":"","signature":"b"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"a"}]`,
-		"a search":    `[{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"u","encrypted_content":"e"}]},{"type":"text","text":"a"}]`,
+		"a search":    `[{"type":"server_tool_use","id":"srvtoolu_s","name":"web_search","input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"srvtoolu_s","content":[{"type":"web_search_result","url":"u","encrypted_content":"e"}]},{"type":"text","text":"a"}]`,
 		"code":        `[{"type":"server_tool_use","id":"s","name":"bash_code_execution","input":{"command":"c"}},{"type":"bash_code_execution_tool_result","tool_use_id":"s","content":{"type":"bash_code_execution_result","stdout":"1","stderr":"","return_code":0,"content":[]}},{"type":"text","text":"a"}]`,
-		"an mcp tool": `[{"type":"mcp_tool_use","id":"s","name":"f","server_name":"srv","input":{"q":1}},{"type":"mcp_tool_result","tool_use_id":"s","is_error":false,"content":[{"type":"text","text":"r"}]},{"type":"text","text":"a"}]`,
+		"an mcp tool": `[{"type":"mcp_tool_use","id":"mcptoolu_s","name":"f","server_name":"srv","input":{"q":1}},{"type":"mcp_tool_result","tool_use_id":"mcptoolu_s","is_error":false,"content":[{"type":"text","text":"r"}]},{"type":"text","text":"a"}]`,
 		"citations": `[{"type":"text","text":"a","citations":[{"type":"web_search_result_location","cited_text":"c","title":"t","url":"u","encrypted_index":"E"},` +
 			`{"type":"char_location","cited_text":"d","document_index":0,"document_title":"w","start_char_index":0,"end_char_index":2},` +
 			`{"type":"page_location","cited_text":"d","document_index":1,"document_title":"w","start_page_number":1,"end_page_number":2}]}]`,
@@ -461,15 +461,16 @@ func TestWhatAModelSaidGoesBackAsItCame(t *testing.T) {
 // found nothing.
 func TestASearchWithoutAResultFailed(t *testing.T) {
 	t.Parallel()
-	const failed = `{"type":"web_search_tool_result_error","error_code":"unavailable"}`
-	for result, want := range map[string]string{"": failed, "found": failed, "[]": "[]", `[{"url":"u"}]`: `[{"url":"u"}]`} {
+	const failed, page = `{"type":"web_search_tool_result_error","error_code":"unavailable"}`,
+		`[{"type":"web_search_result","url":"u","title":"t","encrypted_content":"e"}]`
+	for result, want := range map[string]string{"": failed, "found": failed, "[]": "[]", `[{"url":"u"}]`: failed, page: page} {
 		use := &contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH, Id: "s", Name: "web_search", Arguments: "{}", Result: result}
 		r := &anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{
 			chat.User("q"), {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ToolUsePart(use))},
 		}}}
 		body, err := r.Append(nil)
 		require.NoError(t, err)
-		assert.Contains(t, string(body), `"type":"web_search_tool_result","tool_use_id":"s","content":`+want, "%q", result)
+		assert.Contains(t, string(body), `"type":"web_search_tool_result","tool_use_id":"srvtoolu_s","content":`+want, "%q", result)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -129,12 +130,7 @@ func (b *wireBlock) spokenPart() *contentv1.Content {
 
 func (b *wireBlock) textPart() *contentv1.Content {
 	part := chat.TextPart(b.Text)
-	var locations []location
-	if json.Unmarshal(b.Citations, &locations) == nil {
-		for i := range locations {
-			part.GetText().Citations = append(part.GetText().GetCitations(), locations[i].message())
-		}
-	}
+	part.GetText().Citations = citation.Anthropic(b.Citations)
 	if jsonread.IsSet(b.Cache) {
 		part.GetText().CacheBreakpoint = new(true)
 	}

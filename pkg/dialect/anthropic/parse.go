@@ -3,10 +3,12 @@ package anthropic
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -35,10 +37,10 @@ type wireRequest struct {
 	} `json:"output_config"`
 	OutputFormat *wireFormat     `json:"output_format"`
 	Metadata     json.RawMessage `json:"metadata"`
+	MCPServers   json.RawMessage `json:"mcp_servers"`
 	// Not expressible in the canonical form.
-	Thread     json.RawMessage `json:"thread"`
-	MCPServers json.RawMessage `json:"mcp_servers"`
-	Container  json.RawMessage `json:"container"`
+	Thread    json.RawMessage `json:"thread"`
+	Container json.RawMessage `json:"container"`
 }
 
 type wireMessage struct {
@@ -70,8 +72,8 @@ type wireFormat struct {
 // schemaName is the name of the schema of an answer, which has none in this format.
 const schemaName = "response"
 
-// ParseRequest implements dialect.Codec. It refuses what only the vendor itself can do: its own tools, files that it
-// stores, search results. The vendor's scheduling of the request (its tier) and editing of its context mean nothing to
+// ParseRequest implements dialect.Codec. It refuses what only the vendor itself can do: files that it stores, search
+// results, and its own tools but those that other vendors have too (pkg/dialect/hosted). The vendor's scheduling of the request (its tier) and editing of its context mean nothing to
 // other models and are ignored.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	wire, r, err := parse(body)
@@ -108,6 +110,9 @@ func parse(body []byte) (*wireRequest, *dialect.Request, error) {
 	if err := dialect.Each(wire.Tools, "tools.%d.", r.parseTool); err != nil {
 		return nil, nil, err
 	}
+	if err := r.parseHosted(body, wire); err != nil {
+		return nil, nil, err
+	}
 	if err := r.parseChoice(wire.Choice); err != nil {
 		return nil, nil, err
 	}
@@ -119,8 +124,6 @@ func (w *wireRequest) check() error {
 	switch {
 	case jsonread.IsSet(w.Thread):
 		return &dialect.RequestError{Cause: dialect.NoThreads, Param: "thread", Message: "is not supported here; send the whole conversation"}
-	case jsonread.IsSet(w.MCPServers):
-		return dialect.NotSupported("mcp_servers", "is not supported here; call the servers' tools yourself")
 	case jsonread.IsSet(w.Container):
 		return dialect.NotSupported("container", "is not supported here; only the vendor has containers")
 	}
@@ -191,7 +194,39 @@ func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 	return err
 }
 
+// parseHosted reads the tools that the vendor runs and other vendors have too.
+func (r *Request) parseHosted(body []byte, wire *wireRequest) error {
+	isHosted := func(tool wireTool) bool { return hosted.IsAnthropic(tool.Type) }
+	if !jsonread.IsSet(wire.MCPServers) && !slices.ContainsFunc(wire.Tools, isHosted) {
+		return nil
+	}
+	var again struct {
+		Tools []json.RawMessage `json:"tools"`
+	}
+	_ = json.Unmarshal(body, &again) // It has been read already.
+	offered, called, err := hosted.Anthropic(again.Tools, wire.MCPServers)
+	if err != nil {
+		return err
+	}
+	var all []*toolv1.ToolInfo
+	for i, tool := range wire.Tools {
+		switch {
+		case !isHosted(tool):
+			all, r.Tools = append(all, r.Tools[0]), r.Tools[1:]
+		case offered[i] != nil:
+			all = append(all, offered[i])
+		}
+	}
+	if r.Tools = append(all, called...); len(hosted.Named(r.Tools)) < len(r.Tools) {
+		return dialect.Invalid("tools", "must have names of their own")
+	}
+	return nil
+}
+
 func (r *Request) parseTool(tool *wireTool) error {
+	if hosted.IsAnthropic(tool.Type) {
+		return nil // It is read with those of its kind.
+	}
 	known, own := clienttool.Anthropic(tool.Type, tool.Name, tool.Width, tool.Height)
 	switch {
 	case own && tool.Name != "":

@@ -317,3 +317,18 @@ func (e *encoder) check(c *contentv1.MessageContent, model bool, where string) {
 		}
 	}
 }
+
+// cites reports whether any document of a conversation is to be cited. A tool's output beside a failure is not sent.
+func cites(messages []*modelv1.ChatMessage) bool {
+	for _, m := range messages {
+		if m.GetError() != nil {
+			continue
+		}
+		for _, part := range m.GetContent().GetList().GetParts() {
+			if part.GetDocument().GetCitations() {
+				return true
+			}
+		}
+	}
+	return false
+}

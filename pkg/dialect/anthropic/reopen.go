@@ -5,6 +5,8 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -14,15 +16,22 @@ import (
 var unsealed = regexp.MustCompile(`"signature"\s*:\s*""`)
 
 // Reopen implements dialect.Reopener: envelopes are signatures and data of thinking, and an empty signature is open
-// reasoning. A turn of which nothing is left says so, since the server refuses an empty one.
+// reasoning. What another vendor's search found and cited is left out. A turn of which nothing is left says so, since the server refuses an empty one.
 func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
 	if !mayReopen(request) {
 		return request
 	}
 	block := func(raw []byte) []byte {
 		var b wireBlock
-		if !mayReopen(raw) || jsonread.Unmarshal(raw, &b) != nil || b.Type != "thinking" && b.Type != "redacted_thinking" {
+		if !mayReopen(raw) || jsonread.Unmarshal(raw, &b) != nil {
 			return raw
+		}
+		switch b.Type {
+		case "thinking", "redacted_thinking":
+		case "text":
+			return citation.Reopen(raw)
+		default:
+			return hosted.ReopenAnthropic(raw)
 		}
 		part := b.enveloped()
 		if part == nil {

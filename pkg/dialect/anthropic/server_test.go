@@ -93,6 +93,11 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		ask(`"messages":[],"system":[{"type":"image"}]`):                                                           "system.0: must be a text",
 		ask(`"messages":[{"role":"system","content":[{"type":"image"}]}]`):                                         "messages.0.content.0: must be a text",
 		ask(`"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":"raw"}]}]`): "messages.0.content.0.input: must be an object",
+		ask(`"messages":[],"mcp_servers":[{"type":"url","url":"https://mcp.example"}]`):                            "mcp_servers.0.name: is required",
+		ask(`"messages":[],"mcp_servers":[{"type":"url","name":"m"}]`):                                             "mcp_servers.0.url: is required",
+		ask(`"messages":[],"mcp_servers":{}`):                                                                      "mcp_servers: is no list",
+		ask(`"messages":[],"tools":[{"type":"web_search_20250305","allowed_domains":"a"}]`):                        "tools.0.allowed_domains: must not be a string",
+		ask(`"messages":[],"tools":[{"name":"web_search","input_schema":{}},{"type":"web_search_20250305"}]`):      "tools: must have names of their own",
 		ask(`"messages":[],"tools":[{"name":"a"}]`):                                                                "tools.0.input_schema: must be an object",
 		ask(`"messages":[],"tools":[{"input_schema":{}}]`):                                                         "tools.0.name: is required",
 		ask(`"messages":[],"tool_choice":{"type":"tool"}`):                                                         "tool_choice.name: is required",
@@ -113,10 +118,11 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		assert.Contains(t, failure.Error(), says, body)
 	}
 	for _, body := range []string{
-		ask(`"messages":[],"mcp_servers":[{"type":"url","url":"https://mcp.example","name":"m"}]`), ask(`"messages":[],"container":"c"`),
+		ask(`"messages":[],"container":"c"`),
+		ask(`"messages":[],"tools":[{"type":"mcp_toolset","mcp_server_name":"m","configs":{"f":{"enabled":false}}}],"mcp_servers":[{"type":"url","url":"https://mcp.example","name":"m"}]`),
 		ask(`"messages":[],"output_format":{"type":"grammar"}`),
 		user(`[{"type":"image","source":{"type":"file","file_id":"f"}}]`), user(`[{"type":"search_result","source":"s"}]`),
-		ask(`"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
+		ask(`"messages":[],"tools":[{"type":"tool_search_tool_regex_20251119","name":"tool_search_tool_regex"}]`),
 	} {
 		_, err := anthropic.Codec{}.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)
@@ -306,9 +312,9 @@ func TestToolsThatTheClientRunsAreFunctions(t *testing.T) {
 	assert.Equal(t, []string{"computer", "bash", "str_replace_based_edit_tool", "f"}, names)
 	assert.Contains(t, r.Tools[0].GetDescription(), "1024 by 768 pixels")
 	for tool, fault := range map[string]string{
-		`{"type":"web_search_20250305","name":"web_search"}`: "is a tool that the vendor runs",
-		`{"type":"computer_toolset_20260801"}`:               "is a tool that the vendor runs",
-		`{"type":"bash_20250124"}`:                           "name",
+		`{"type":"advisor_20260301","name":"advisor"}`: "is a tool that the vendor runs",
+		`{"type":"computer_toolset_20260801"}`:         "is a tool that the vendor runs",
+		`{"type":"bash_20250124"}`:                     "name",
 	} {
 		_, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[` + tool + `]}`))
 		assert.ErrorContains(t, err, fault, tool)

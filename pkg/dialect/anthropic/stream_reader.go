@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -163,15 +164,32 @@ func (s *streamReader) grow(b *growing, d *delta) {
 	}
 }
 
-// close adds, at the end of a block, what its pieces do not fully contain: sealed reasoning, and the arguments of a
-// call of a set of tools, which have the action first, which is the call's name here.
+// close adds, at the end of a block, what its pieces do not fully contain: sealed reasoning, the sources of a text, what
+// a tool of the server did, and the arguments of a call of a set of tools, which have the action first, which is the
+// call's name here.
 func (s *streamReader) close(b *growing) {
 	whole := b.whole()
 	if whole.Type == "tool_use" && whole.Toolset != "" {
 		s.pieces.Arguments(b.call, whole.call(nil).GetArgumentsJson())
-	} else if part := whole.spokenPart(); part.GetReasoning().GetRedacted() {
+		return
+	}
+	if call := s.called(whole.ToolUseID); call != nil {
+		s.pieces.Part(hosted.AnthropicUse(call.whole().raw, whole.raw))
+		return
+	}
+	if part := whole.spokenPart(); part.GetReasoning().GetRedacted() || len(part.GetText().GetCitations()) > 0 {
 		s.pieces.Part(part)
 	}
+}
+
+// called is the call of a tool of the server with this id; nil if there is none.
+func (s *streamReader) called(id string) *growing {
+	for _, b := range s.blocks {
+		if id != "" && b.first.ID == id && (b.first.Type == hosted.AnthropicCall || b.first.Type == hosted.AnthropicMCP) {
+			return b
+		}
+	}
+	return nil
 }
 
 func (s *streamReader) end(e *event) {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -100,13 +102,15 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 // rest writes what the pieces did not contain: everything if there were none. Each text of an answer is a block of its
 // own.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	for part, rest := range s.said.Rest(answerParts(m), dialect.Readable) {
-		switch {
-		case part.GetText() != nil:
+	for part, rest := range s.said.Rest(dialect.AnswerParts(m), dialect.Readable) {
+		switch text := part.GetText(); {
+		case text != nil:
 			if !rest.Begun {
 				s.closeBlock()
 			}
-			s.WriteText(rest.Text)
+			if s.WriteText(rest.Text); !rest.Ended {
+				s.cite(text)
+			}
 		case rest.Begun:
 			s.WriteReasoning(rest.Text)
 		default:
@@ -152,8 +156,34 @@ func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
 	}
 }
 
-// WritePart implements dialect.PieceWriter. The seal of reasoning whose pieces were sent closes their block.
+// cite writes the sources of a text that has ended, and closes its block.
+func (s *streamWriter) cite(text *contentv1.Text) {
+	if len(text.GetCitations()) == 0 || s.open != textBlock {
+		return
+	}
+	for _, c := range citation.ForAnthropic(text.GetCitations()) {
+		w := jsonwrite.NewWriter(256)
+		citation.WriteAnthropic(w, []*contentv1.Citation{c})
+		if one := strings.TrimSuffix(strings.TrimPrefix(w.String(), "["), "]"); one != "" {
+			s.event("content_block_delta", func(e *encoder) {
+				e.Body.IntMember("index", int64(s.next-1))
+				e.Body.BeginObjectMember("delta")
+				e.Body.TextMember("type", "citations_delta")
+				e.Body.RawMember("citation", one)
+				e.Body.EndObject()
+			})
+		}
+	}
+	s.closeBlock()
+}
+
+// WritePart implements dialect.PieceWriter. The seal of reasoning whose pieces were sent closes their block, and so do
+// the sources of a text.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
+	if part.GetText() != nil {
+		s.cite(part.GetText())
+		return
+	}
 	if part.GetReasoning() != nil {
 		s.said.Sealed = true
 		whole := asAnswer(part).GetReasoning()
@@ -171,7 +201,7 @@ func (s *streamWriter) WritePart(part *contentv1.Content) {
 			return
 		}
 	}
-	if said := asAnswer(part); said != nil && part.GetText() == nil {
+	if said := asAnswer(part); said != nil {
 		s.writeBlocks(said)
 	}
 }

@@ -5,6 +5,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -47,12 +50,34 @@ func writeContent(w *jsonwrite.Writer, parts func()) {
 // writeCandidate writes the members of a choice, or what is missing of it, unless missing is nil.
 func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *missing) {
 	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, missing: missing}
-	writeContent(w, func() { t.write(dialect.AnswerParts(c.GetMessage())) })
+	parts := dialect.AnswerParts(c.GetMessage())
+	writeContent(w, func() { t.write(parts) })
 	w.TextMember("finishReason", cmp.Or(finishReasons[c.GetStopReason()], "OTHER"))
 	w.IntMember("index", int64(index))
+	t.ground(parts)
 	if c.GetLogprobs() != nil {
 		writeLogprobs(w, c.GetLogprobs().GetContent())
 	}
+}
+
+// ground writes what the parts say of searches and sources. In a stream the places of texts are not said: there each
+// piece is a part.
+func (t *turnWriter) ground(parts []*contentv1.Content) {
+	var queries []string
+	var found []citation.Source
+	var texts []*contentv1.Text
+	for _, part := range parts {
+		if text := part.GetText(); text != nil {
+			texts = append(texts, text)
+		}
+		if use := part.GetToolUse(); use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH {
+			queries, found = append(queries, hosted.Query(use)), append(found, hosted.Sources(use)...)
+		}
+	}
+	if t.missing != nil {
+		t.texts = make([]int, len(texts))
+	}
+	citation.WriteGrounding(t.w, queries, found, texts, t.texts)
 }
 
 // finishReasons are the words for stop reasons.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsoncase"
@@ -26,8 +27,8 @@ type wireRequest struct {
 	Cached string `json:"cachedContent"`
 }
 
-// wireTool is a list of functions. Any other member is a tool that only the server can run, which is left out: the
-// model has one offer less.
+// wireTool is a list of functions. Any other member is a tool that the server runs: one that no other vendor has is left
+// out, so that the model has one offer less.
 type wireTool map[string]json.RawMessage
 
 const (
@@ -137,8 +138,13 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 		if computer := tool[memberComputer]; jsonread.IsSet(computer) {
 			tools = append(tools, clienttool.Gemini(computer)...)
 		}
+		offered, err := hosted.Gemini(tool, fmt.Sprintf("tools[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, offered...)
 	}
-	return tools, nil
+	return hosted.Named(tools), nil
 }
 
 // schemaOf is a JSON Schema: given as one, or in the vendor's own form, which has its types in capitals. It is empty
@@ -167,9 +173,9 @@ func (w *wireRequest) choose(r *dialect.Request) error {
 			r.Choice = dialect.Chosen(c.Allowed[0], r.Tools)
 			return nil
 		default:
-			r.Tools = slices.DeleteFunc(r.Tools, func(t *toolv1.ToolInfo) bool { return !slices.Contains(c.Allowed, t.GetName()) })
+			r.Tools = slices.DeleteFunc(r.Tools, func(t *toolv1.ToolInfo) bool { return !hosted.Is(t) && !slices.Contains(c.Allowed, t.GetName()) })
 		}
-		if c.Mode == modes.Any && len(r.Tools) == 0 {
+		if c.Mode == modes.Any && !slices.ContainsFunc(r.Tools, func(t *toolv1.ToolInfo) bool { return !hosted.Is(t) }) {
 			return dialect.NotSupported(param, "demands a call, but none of the functions that may be called is on offer")
 		}
 	}

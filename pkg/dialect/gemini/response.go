@@ -7,6 +7,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -24,13 +27,13 @@ type Answer struct {
 
 // candidate is one choice of an answer.
 type candidate struct {
-	Index         int             `json:"index"`
-	Content       content         `json:"content"`
-	FinishReason  string          `json:"finishReason"`
-	FinishMessage string          `json:"finishMessage"`
-	Ratings       []rating        `json:"safetyRatings"`
-	Logprobs      *logprobsResult `json:"logprobsResult"`
-	Grounding     *grounding      `json:"groundingMetadata"`
+	Index         int                 `json:"index"`
+	Content       content             `json:"content"`
+	FinishReason  string              `json:"finishReason"`
+	FinishMessage string              `json:"finishMessage"`
+	Ratings       []rating            `json:"safetyRatings"`
+	Logprobs      *logprobsResult     `json:"logprobsResult"`
+	Grounding     *citation.Grounding `json:"groundingMetadata"`
 }
 
 // content is one turn.
@@ -216,11 +219,14 @@ func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choi
 	if c.malformedCall() {
 		read.parts = append(read.parts, chat.TextPart("\n"+cmp.Or(c.FinishMessage, unreadCall)+"\n"))
 	}
+	c.Grounding.Cite(read.parts, places)
+	if use := hosted.GeminiSearch(c.Grounding, tools); use != nil {
+		read.parts = append([]*contentv1.Content{use}, read.parts...)
+	}
 	m.Content, m.ToolCalls = chat.TextContent(""), read.calls
 	if len(read.parts) > 0 {
 		m.Content = chat.ListContent(read.parts...)
 	}
-	c.Grounding.cite(read.parts, places)
 	choice := &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason, len(read.calls) > 0), Logprobs: c.Logprobs.message()}
 	if choice.StopReason == filtered {
 		choice.StopDetails = chat.NewStopDetails(c.FinishReason, "", c.FinishMessage, blocked(c.Ratings)...)

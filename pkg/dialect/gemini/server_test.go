@@ -316,12 +316,12 @@ func partsOf(t *testing.T, answer []byte) []map[string]any {
 	return said.Candidates[0].Content.Parts
 }
 
-// The computer, whose functions the client runs, is these functions to other models; tools that the vendor runs are
-// left out.
+// The computer, whose functions the client runs, is these functions to other models; tools that no other vendor runs
+// are left out.
 func TestTheComputerIsItsFunctions(t *testing.T) {
 	t.Parallel()
 	for _, member := range []string{"computerUse", "computer_use"} {
-		r, err := gemini.Codec{}.ParseRequest([]byte(`{"contents":[{"role":"user","parts":[{"text":"q"}]}],"tools":[{"googleSearch":{}},
+		r, err := gemini.Codec{}.ParseRequest([]byte(`{"contents":[{"role":"user","parts":[{"text":"q"}]}],"tools":[{"googleMaps":{}},
 			{"` + member + `":{"environment":"ENVIRONMENT_BROWSER","excludedPredefinedFunctions":["search"]}},{"functionDeclarations":[{"name":"f"}]}]}`))
 		require.NoError(t, err)
 		var names []string

@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -27,6 +28,9 @@ type turnWriter struct {
 	foreign bool
 	// left are the calls that are not written yet, by id.
 	left map[string][]*toolv1.ToolCall
+	// count is how many parts are written, and texts are the places of the texts among them.
+	count int
+	texts []int
 }
 
 // missing is what a stream has not written yet of the texts and the thoughts of a choice.
@@ -78,6 +82,7 @@ func (t *turnWriter) text(text string) {
 	if t.missing != nil {
 		rest, _ = t.missing.text.Of(text)
 	}
+	t.texts = append(t.texts, t.count)
 	if rest == "" && text != "" && t.seal == nil {
 		return
 	}
@@ -97,6 +102,7 @@ func (t *turnWriter) thought(text string) {
 	t.w.TextMember("text", text)
 	t.w.BoolMember("thought", true)
 	t.w.EndObject()
+	t.count++
 }
 
 func (t *turnWriter) reasoning(part *contentv1.Content) {
@@ -166,6 +172,7 @@ func (t *turnWriter) end() {
 		t.seal = nil
 	}
 	t.w.EndObject()
+	t.count++
 }
 
 // typeMember is the name of a media type, which requests spell otherwise than answers.
@@ -191,16 +198,17 @@ const (
 // execution writes code that the server ran, and what came of it.
 func (t *turnWriter) execution(use *contentv1.ToolUse, hasResult bool) {
 	t.w.BeginObject()
-	t.w.TextObjectMember("executableCode", "language", languagePython, "code", use.GetArguments())
+	t.w.TextObjectMember("executableCode", "language", languagePython, "code", hosted.Code(use))
 	t.end()
 	if !hasResult {
 		return
 	}
-	outcome, output := outcomeOK, use.GetResult()
+	outcome := outcomeOK
 	if use.Error != nil {
-		outcome, output = outcomeFailed, use.GetError()
+		outcome = outcomeFailed
 	}
 	t.w.BeginObject()
-	t.w.TextObjectMember("codeExecutionResult", "outcome", outcome, "output", output)
+	t.w.TextObjectMember("codeExecutionResult", "outcome", outcome, "output", hosted.Output(use))
 	t.w.EndObject()
+	t.count++
 }

@@ -72,6 +72,25 @@ func Is(tool *toolv1.ToolInfo) bool {
 	return ok
 }
 
+// Named returns tools without the offers whose name another tool has: a client's own tool goes before one of its
+// vendor's, and the first of two of these.
+func Named(tools []*toolv1.ToolInfo) []*toolv1.ToolInfo {
+	taken := map[string]bool{}
+	for _, tool := range tools {
+		if !Is(tool) {
+			taken[tool.GetName()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(tools), func(tool *toolv1.ToolInfo) bool {
+		if !Is(tool) {
+			return false
+		}
+		again := taken[tool.GetName()]
+		taken[tool.GetName()] = true
+		return again
+	})
+}
+
 // kindOption is the option by which providers know a search and an interpreter.
 const kindOption = "__internal_tool_type__"
 

@@ -29,8 +29,9 @@ func IsAnthropic(kind string) bool {
 }
 
 // Anthropic reads the tools of a request to Anthropic's API that Anthropic runs: of its tools, each a document, those of
-// such a type, and its servers of tools, the member mcp_servers.
-func Anthropic(tools []json.RawMessage, servers json.RawMessage) (offered []*toolv1.ToolInfo, err error) {
+// such a type, by their places, and its servers of tools, the member mcp_servers.
+func Anthropic(tools []json.RawMessage, servers json.RawMessage) (offered map[int]*toolv1.ToolInfo, called []*toolv1.ToolInfo, err error) {
+	offered = map[int]*toolv1.ToolInfo{}
 	types := make([]string, len(tools))
 	for i, raw := range tools {
 		var head struct {
@@ -47,33 +48,36 @@ func Anthropic(tools []json.RawMessage, servers json.RawMessage) (offered []*too
 		offer := Offer{Member: fmt.Sprintf("tools.%d", i), Type: types[i]}
 		switch kind := types[i]; {
 		case strings.HasPrefix(kind, anthropicSearch):
-			tool, err := anthropicSearchTool(offer, raw, offers(anthropicFetch))
-			if err != nil {
-				return nil, err
+			if offered[i], err = anthropicSearchTool(offer, raw, offers(anthropicFetch)); err != nil {
+				return nil, nil, err
 			}
-			offered = append(offered, tool)
 		case strings.HasPrefix(kind, anthropicFetch) && !offers(anthropicSearch): // Otherwise it comes with the search.
-			offered = append(offered, fetcher(offer))
+			offered[i] = fetcher(offer)
 		case strings.HasPrefix(kind, anthropicCode):
-			offered = append(offered, interpreter(offer, "", nil))
+			offered[i] = interpreter(offer, "", nil)
 		case kind == anthropicToolset:
 			set := toolset{member: offer.Member}
 			if err := read(raw, offer.Member, &set); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			sets = append(sets, set)
 		}
 	}
-	called, err := anthropicServers(servers, sets)
-	return append(offered, called...), err
+	called, err = anthropicServers(servers, sets)
+	return offered, called, err
 }
 
-// read reads a tool at a place.
-func read(raw []byte, member string, into any) error {
-	if err := jsonread.Unmarshal(raw, into); err != nil {
-		return dialect.At(member+".", dialect.Unreadable(err))
+// read reads a tool at a place, which is empty where the caller names it.
+func read(raw []byte, place string, into any) error {
+	err := jsonread.Unmarshal(raw, into)
+	switch {
+	case err == nil:
+		return nil
+	case place == "":
+		return dialect.Unreadable(err)
+	default:
+		return dialect.At(place+".", dialect.Unreadable(err))
 	}
-	return nil
 }
 
 func anthropicSearchTool(offer Offer, raw json.RawMessage, fetches bool) (*toolv1.ToolInfo, error) {

@@ -25,12 +25,12 @@ func IsOpenAI(kind string) bool {
 	return strings.HasPrefix(kind, openaiSearch) || kind == openaiCode || kind == openaiMCP
 }
 
-// OpenAI reads a tool of the Responses API of such a type, whose place is member. It is nil for one that no other vendor
+// OpenAI reads a tool of the Responses API of such a type, whose place is member; errors name members of the tool. It is nil for one that no other vendor
 // can run: a connector, and a server whose calls the client is to approve.
 func OpenAI(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, error) {
 	object, err := orderedjson.DecodeObject(raw)
 	if err != nil {
-		return nil, dialect.Invalid(member, "is no object")
+		return nil, dialect.Invalid("", "is no object")
 	}
 	offer := Offer{Member: member, Type: kind, Given: given(object, "headers", "authorization")}
 	switch {
@@ -50,7 +50,7 @@ func OpenAI(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, 
 		// Live is false for a search that reads no pages but those in the vendor's index.
 		Live *bool `json:"external_web_access"`
 	}
-	if err := read(raw, member, &w); err != nil {
+	if err := read(raw, "", &w); err != nil {
 		return nil, err
 	}
 	offer.restrict(AllowedDomains, "filters."+AllowedDomains, w.Filters.Allowed != nil)
@@ -83,7 +83,7 @@ func openaiServer(offer Offer, raw json.RawMessage) (*toolv1.ToolInfo, error) {
 		Allowed   json.RawMessage   `json:"allowed_tools"`
 		Approval  json.RawMessage   `json:"require_approval"`
 	}
-	if err := read(raw, offer.Member, &w); err != nil {
+	if err := read(raw, "", &w); err != nil {
 		return nil, err
 	}
 	var approval string
@@ -92,7 +92,7 @@ func openaiServer(offer Offer, raw json.RawMessage) (*toolv1.ToolInfo, error) {
 		return nil, nil
 	}
 	if w.Label == "" {
-		return nil, dialect.Required(offer.Member + ".server_label")
+		return nil, dialect.Required("server_label")
 	}
 	s := &server{name: w.Label, url: w.URL, headers: w.Headers}
 	if w.Token != "" {
@@ -106,7 +106,7 @@ func openaiServer(offer Offer, raw json.RawMessage) (*toolv1.ToolInfo, error) {
 		}
 		if json.Unmarshal(w.Allowed, &s.allowed) != nil {
 			if json.Unmarshal(w.Allowed, &filter) != nil || filter.Names == nil {
-				return nil, dialect.NotSupported(offer.Member+".allowed_tools", "must be a list of names here")
+				return nil, dialect.NotSupported("allowed_tools", "must be a list of names here")
 			}
 			s.allowed = filter.Names
 		}

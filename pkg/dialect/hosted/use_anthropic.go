@@ -3,11 +3,15 @@ package hosted
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -36,12 +40,12 @@ type anthropicBlock struct {
 }
 
 // AnthropicUse is what a tool did, of the blocks of its call and of its result. What the platform has put into the
-// result for another vendor's search ([AppendAnthropic]) is that search again.
+// result for another vendor's search ([ForAnthropic]) is that search again.
 func AnthropicUse(call, result []byte) *contentv1.Content {
 	var called, answered anthropicBlock
 	_, _ = json.Unmarshal(call, &called), json.Unmarshal(result, &answered) // Members of other kinds are none.
-	if whole := sealedSearch(answered.Content); whole != nil {
-		return whole
+	if use := dialect.UnsealUse(sealOf(answered.Content)); use != nil {
+		return chat.ToolUsePart(use)
 	}
 	use := &contentv1.ToolUse{ToolType: anthropicKind(&called), Id: called.ID, Name: called.Name, Arguments: dialect.StoredJSON(called.Input, true)}
 	switch answered.Type {
@@ -107,6 +111,18 @@ func wordsOf(use *contentv1.ToolUse) anthropicWords {
 	}
 }
 
+// anthropicID is the id of a tool's use in the form that Anthropic demands; that of its own is in it.
+func anthropicID(use *contentv1.ToolUse) string {
+	switch {
+	case IsAnthropicResult(use.GetResult()):
+		return use.GetId()
+	case use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
+		return idOf("mcptoolu_", use.GetId())
+	default:
+		return idOf("srvtoolu_", use.GetId())
+	}
+}
+
 // WriteAnthropicCall writes the members of a call's block. Code of another vendor becomes a shell command.
 func WriteAnthropicCall(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 	words, arguments := anthropicWords{call: AnthropicCall}, use.GetArguments()
@@ -114,7 +130,7 @@ func WriteAnthropicCall(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 		words = wordsOf(use)
 	}
 	w.TextMember("type", words.call)
-	w.TextMember("id", use.GetId())
+	w.TextMember("id", anthropicID(use))
 	w.TextMember("name", cmp.Or(words.name, use.GetName()))
 	if words.call == AnthropicMCP {
 		w.TextMember("server_name", use.GetContext())
@@ -134,7 +150,7 @@ func WriteAnthropicCall(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 func WriteAnthropicResult(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 	words, result := wordsOf(use), use.GetResult()
 	w.TextMember("type", words.result)
-	w.TextMember("tool_use_id", use.GetId())
+	w.TextMember("tool_use_id", anthropicID(use))
 	switch words.result {
 	case mcpResult:
 		w.BoolMember("is_error", use.Error != nil)
@@ -152,7 +168,7 @@ func WriteAnthropicResult(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 		w.RawMember("content", "[]")
 		w.EndObject()
 	default:
-		if !jsonread.IsList(result) && !jsonread.IsObject(result) {
+		if !isFound(result) {
 			w.TextObjectMember("content", "type", searchResult+"_error", "error_code", "unavailable") // what it found is not known
 			return
 		}
@@ -166,5 +182,90 @@ func IsAnthropicResult(result string) bool {
 	return jsonread.IsObject(result) && json.Unmarshal([]byte(result), &head) == nil && head.UseID != "" && strings.HasSuffix(head.Type, resultSuffix)
 }
 
-// sealedSearch stub
-func sealedSearch(json.RawMessage) *contentv1.Content { return nil }
+// foundPage is a page that a search has found.
+type foundPage struct {
+	Type    string  `json:"type"`
+	URL     string  `json:"url"`
+	Title   string  `json:"title"`
+	Seal    string  `json:"encrypted_content"`
+	PageAge *string `json:"page_age"`
+}
+
+const foundType = "web_search_result"
+
+// isFound reports whether a result is what Anthropic's search found, or its failure.
+func isFound(result string) bool {
+	var failure anthropicBlock
+	if jsonread.IsObject(result) {
+		return json.Unmarshal([]byte(result), &failure) == nil && failure.Type == searchResult+"_error"
+	}
+	var found []foundPage
+	return json.Unmarshal([]byte(result), &found) == nil && found != nil &&
+		!slices.ContainsFunc(found, func(page foundPage) bool { return page.Type != foundType || page.Seal == "" })
+}
+
+// sealOf is the seal of the first page that a search has found.
+func sealOf(content json.RawMessage) string {
+	var found []foundPage
+	if json.Unmarshal(content, &found) != nil || len(found) == 0 {
+		return ""
+	}
+	return found[0].Seal
+}
+
+// ForAnthropic is what a tool did as clients of Anthropic's format get it; nil for what has no place there. A search of
+// another vendor is sealed into the first page that it found, so that it comes back whole ([AnthropicUse]); Anthropic
+// itself refuses such a page ([ReopenAnthropic]).
+func ForAnthropic(use *contentv1.ToolUse) *contentv1.ToolUse {
+	switch {
+	case use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
+		if use.GetName() == OpenAIList {
+			return nil
+		}
+		own := proto.CloneOf(use)
+		own.Id = anthropicID(use)
+		return own
+	case IsAnthropicResult(use.GetResult()):
+		return use
+	}
+	own := proto.CloneOf(use)
+	own.Id = anthropicID(use)
+	if use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
+		own.Name, own.Arguments = CodeExecution, string(jsonwrite.Marshal(map[string]string{"code": Code(use)}))
+		own.Result = string(jsonwrite.Marshal(map[string]any{
+			"type": CodeExecution + resultSuffix, "tool_use_id": own.GetId(), "content": map[string]any{
+				"type": CodeExecution + "_result", "stdout": use.GetResult(), "stderr": use.GetError(), "return_code": 0, "content": []any{},
+			},
+		}))
+		return own
+	}
+	if object := jsonread.IsObject(use.GetArguments()); !object || Query(use) != "" && !strings.Contains(use.GetArguments(), `"query"`) {
+		own.Arguments = string(jsonwrite.Marshal(map[string]string{"query": Query(use)}))
+	}
+	if own.Name = WebSearch; isFound(use.GetResult()) {
+		return own
+	}
+	pages := []foundPage{}
+	for _, source := range Sources(use) {
+		pages = append(pages, foundPage{Type: foundType, URL: source.URL, Title: cmp.Or(source.Title, source.URL), Seal: "-"})
+	}
+	if len(pages) > 0 {
+		pages[0].Seal = dialect.Seal(chat.ToolUsePart(use))
+	}
+	if own.Result = string(jsonwrite.Marshal(pages)); use.Error != nil {
+		own.Result = `{"type":"` + searchResult + `_error","error_code":"unavailable"}`
+	}
+	return own
+}
+
+// ReopenAnthropic returns a block of a client's request in which the pages that ForAnthropic has made are not: what that
+// search found is not Anthropic's to read.
+func ReopenAnthropic(block []byte) []byte {
+	var b anthropicBlock
+	if json.Unmarshal(block, &b) != nil || b.Type != searchResult || !dialect.HasEnvelope([]byte(sealOf(b.Content))) {
+		return block
+	}
+	return jsonedit.Member(block, "content", func([]byte) []byte {
+		return []byte(`{"type":"` + searchResult + `_error","error_code":"unavailable"}`)
+	})
+}

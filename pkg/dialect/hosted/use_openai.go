@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -161,6 +162,143 @@ func searchAction(arguments string) string {
 		query = arguments
 	}
 	return string(orderedjson.Append(nil, new(orderedjson.Object).With("type", "search").With("query", query)))
+}
+
+// openaiPrefixes are the prefixes of the ids of items.
+var openaiPrefixes = map[string]string{OpenAISearch: "ws_", OpenAICode: "ci_", OpenAIList: "mcpl_", OpenAIMCP: "mcp_"}
+
+// OpenAIType is the type of the item of what a tool did.
+func OpenAIType(use *contentv1.ToolUse) string {
+	switch kind := use.GetToolType(); {
+	case kind == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
+		return OpenAICode
+	case kind == contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH:
+		return OpenAISearch
+	case use.GetName() == OpenAIList:
+		return OpenAIList
+	default:
+		return OpenAIMCP
+	}
+}
+
+// OpenAIID is the id of the item of what a tool did.
+func OpenAIID(use *contentv1.ToolUse) string {
+	return idOf(openaiPrefixes[OpenAIType(use)], use.GetId())
+}
+
+// OpenAIItem is the item of what a tool did as clients of the Responses API get it, with this status.
+func OpenAIItem(use *contentv1.ToolUse, status string) string {
+	w := jsonwrite.NewWriter(256)
+	kind := OpenAIType(use)
+	if use.Error != nil && status == statusCompleted {
+		status = statusFailed
+	}
+	w.BeginObject()
+	w.TextMember("id", OpenAIID(use))
+	w.TextMember("type", kind)
+	switch kind {
+	case OpenAISearch:
+		w.TextMember("status", status)
+		w.RawMember("action", withSources(searchAction(use.GetArguments()), Sources(use)))
+	case OpenAICode:
+		w.TextMember("status", status)
+		w.TextMember("code", Code(use))
+		w.TextMember("container_id", "")
+		w.BeginListMember("outputs")
+		w.TextObject("type", "logs", "logs", Output(use))
+		w.EndList()
+	default:
+		w.TextMember("server_label", use.GetContext())
+		if kind == OpenAIList {
+			w.RawMember("tools", listed(use.GetResult()))
+		} else {
+			w.TextMember("status", status)
+			w.TextMember("name", use.GetName())
+			w.TextMember("arguments", use.GetArguments())
+			w.TextMember("output", textsOf([]byte(asJSON(use.GetResult()))))
+		}
+		w.Key("error")
+		if use.Error == nil {
+			w.Null()
+		} else {
+			w.Text(use.GetError())
+		}
+	}
+	w.EndObject()
+	return w.String()
+}
+
+// OpenAIBegun is the item of what a tool did as a stream begins it, without what is to come.
+func OpenAIBegun(use *contentv1.ToolUse) string {
+	return OpenAIItem(&contentv1.ToolUse{ToolType: use.GetToolType(), Id: OpenAIID(use), Name: use.GetName(), Context: use.Context}, "in_progress")
+}
+
+// OpenAIEvent is an event of a stream between the beginning of such an item and its end: its name, and its text.
+type OpenAIEvent struct{ Name, Member, Text string }
+
+// OpenAIEvents are those events of what a tool did.
+func OpenAIEvents(use *contentv1.ToolUse) []OpenAIEvent {
+	kind := "response." + OpenAIType(use)
+	end := OpenAIEvent{Name: kind + "." + statusCompleted}
+	if use.Error != nil && use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL {
+		end.Name = kind + "." + statusFailed
+	}
+	all := []OpenAIEvent{{Name: kind + ".in_progress"}}
+	grow := func(pieces, member, text string) {
+		if text != "" {
+			all = append(all, OpenAIEvent{kind + pieces + ".delta", "delta", text})
+		}
+		all = append(all, OpenAIEvent{kind + pieces + ".done", member, text})
+	}
+	switch OpenAIType(use) {
+	case OpenAISearch:
+		all = append(all, OpenAIEvent{Name: kind + ".searching"})
+	case OpenAICode:
+		grow("_code", "code", Code(use))
+		all = append(all, OpenAIEvent{Name: kind + ".interpreting"})
+	case OpenAIMCP:
+		grow("_arguments", "arguments", use.GetArguments())
+	}
+	return append(all, end)
+}
+
+// listed are the tools of a server as a list.
+func listed(result string) string {
+	if jsonread.IsList(result) {
+		return result
+	}
+	return "[]"
+}
+
+// asJSON is a result that is a list of blocks itself, and any other as a text.
+func asJSON(result string) string {
+	if jsonread.IsList(result) {
+		return result
+	}
+	return string(jsonwrite.AppendText(nil, result))
+}
+
+// withSources is the action of a search with the pages that it found, if it does not name them.
+func withSources(action string, found []citation.Source) string {
+	object, err := orderedjson.DecodeObject([]byte(action))
+	if err != nil || len(found) == 0 {
+		return action
+	}
+	if _, said := object.Get("sources"); said {
+		return action
+	}
+	sources := make([]any, len(found))
+	for i, page := range found {
+		sources[i] = new(orderedjson.Object).With("type", "url").With("url", page.URL)
+	}
+	return string(orderedjson.Append(nil, object.With("sources", sources)))
+}
+
+// Sealed reports whether a tool's use has more than its item: what a vendor found and wants back, or a block of
+// Anthropic's.
+func Sealed(use *contentv1.ToolUse) bool {
+	result := use.GetResult()
+	return use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH && len(Sources(use)) > 0 && isFound(result) || IsAnthropicResult(result)
 }
 
 // OpenAICodeText is what code did, as a text: a server that stores nothing does not take its item back.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -26,6 +28,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	logprobs := choice.GetLogprobs()
 	parts, calls := dialect.AnswerParts(choice.GetMessage()), choice.GetMessage().GetToolCalls()
 	for i, part := range parts {
+		a.items = append(a.items, sealOf(part)...)
 		if it := partItem("", part, a.statusOf(i, len(parts)+len(calls)), logprobs); it != "" {
 			a.items = append(a.items, it)
 		}
@@ -124,20 +127,41 @@ func (r *repeated) writeMembers(w *jsonwrite.Writer) {
 	w.Key("tool_choice")
 	if function := r.request.Choice.GetFunction(); function != "" {
 		w.BeginObject()
-		writeName(w, r.names.Of(function))
+		if kind, label := r.hosted(function); kind != "" {
+			w.TextMember("type", kind)
+			w.TextUnlessEmpty("server_label", label)
+		} else {
+			writeName(w, r.names.Of(function))
+		}
 		w.EndObject()
 	} else {
 		w.Text(openai.Choices.Word(r.request.Choice))
 	}
 	w.Key("tools")
-	for _, t := range jsonwrite.Objects(w, r.request.Tools) {
+	for _, t := range jsonwrite.List(w, r.request.Tools) {
+		if offer, ok := hosted.Of(t); ok {
+			w.Raw(string(offer.Given))
+			continue
+		}
+		w.BeginObject()
 		named := r.names.Of(t.GetName())
 		writeName(w, named)
 		w.TextMember("description", t.GetDescription())
 		if !named.Custom {
 			w.RawMember("parameters", t.GetParametersJson())
 		}
+		w.EndObject()
 	}
+}
+
+// hosted names an offered tool of the vendor's as a choice does; empty for other tools.
+func (r *repeated) hosted(name string) (kind, label string) {
+	for _, t := range r.request.Tools {
+		if offer, ok := hosted.Of(t); ok && t.GetName() == name {
+			return hosted.OpenAIChosen(offer, name)
+		}
+	}
+	return "", ""
 }
 
 // writeName writes the members that name a tool.
@@ -168,8 +192,8 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 }
 
 // partItem returns the item for a part of the assistant's content; empty for a part without a place in the format. An
-// empty id is the part's own, or a new one. Reasoning has no status.
-func partItem(id string, part *contentv1.Content, status string, logprobs *modelv1.Logprobs) string {
+// empty id is the part's own, or a new one. Reasoning has no status. sources are those of a text; none are its own.
+func partItem(id string, part *contentv1.Content, status string, logprobs *modelv1.Logprobs, sources ...citation.Annotation) string {
 	w := jsonwrite.NewWriter(256)
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
@@ -180,7 +204,10 @@ func partItem(id string, part *contentv1.Content, status string, logprobs *model
 		w.TextMember("role", "assistant")
 		w.TextUnlessEmpty("phase", origin.Phase)
 		w.BeginListMember("content")
-		writeText(w, p.Text, logprobs.GetContent()...)
+		if len(sources) == 0 {
+			sources = citation.OpenAIOf(p.Text, 0)
+		}
+		writeText(w, p.Text, sources, logprobs.GetContent()...)
 		w.EndList()
 	case *contentv1.Content_Reasoning:
 		id = cmp.Or(id, nativeID(part), newID(reasoningID))
@@ -195,11 +222,27 @@ func partItem(id string, part *contentv1.Content, status string, logprobs *model
 		w.TextMember("status", status)
 		w.TextMember("output_format", strings.TrimPrefix(mediaType, "image/"))
 		w.TextMember("result", data)
+	case *contentv1.Content_ToolUse:
+		return hosted.OpenAIItem(p.ToolUse, status)
 	default:
 		return ""
 	}
 	w.EndObject()
 	return w.String()
+}
+
+// sealOf is the item before that of what a tool of another vendor's did, if the client is to keep more of it than its
+// item has: reasoning whose seal it is.
+func sealOf(part *contentv1.Content) []string {
+	if use := part.GetToolUse(); use == nil || !hosted.Sealed(use) {
+		return nil
+	}
+	w := jsonwrite.NewWriter(256)
+	beginItem(w, typeReasoning, newID(reasoningID))
+	w.RawMember("summary", "[]")
+	w.TextMember("encrypted_content", dialect.Seal(part))
+	w.EndObject()
+	return []string{w.String()}
 }
 
 func beginItem(w *jsonwrite.Writer, kind, id string) {
@@ -298,8 +341,8 @@ func (c *writtenCall) item(status string) string {
 	return w.String()
 }
 
-// writeText writes a text of the assistant, or its refusal.
-func writeText(w *jsonwrite.Writer, text *contentv1.Text, logprobs ...*modelv1.Logprob) {
+// writeText writes a text of the assistant with its sources, or its refusal.
+func writeText(w *jsonwrite.Writer, text *contentv1.Text, sources []citation.Annotation, logprobs ...*modelv1.Logprob) {
 	if text.GetRefusal() {
 		w.TextObject("type", partRefusal, "refusal", text.GetText())
 		return
@@ -307,7 +350,11 @@ func writeText(w *jsonwrite.Writer, text *contentv1.Text, logprobs ...*modelv1.L
 	w.BeginObject()
 	w.TextMember("type", partText)
 	w.TextMember("text", text.GetText())
-	w.RawMember("annotations", "[]")
+	w.BeginListMember("annotations")
+	for i := range sources {
+		sources[i].Write(w)
+	}
+	w.EndList()
 	w.Key("logprobs")
 	openai.WriteLogprobs(w, logprobs)
 	w.EndObject()

@@ -192,7 +192,7 @@ func (e *encoder) texts(parts []*contentv1.Content, phase string) {
 	e.Body.TextUnlessEmpty("phase", phase)
 	e.Body.Key("content")
 	for _, part := range jsonwrite.List(e.Body, parts) {
-		writeText(e.Body, part.GetText())
+		writeText(e.Body, part.GetText(), nil)
 	}
 	e.Body.EndObject()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -107,16 +108,16 @@ func (i *item) UnmarshalJSON(raw []byte) error {
 
 // part is a part of an item's content.
 type part struct {
-	Type        string           `json:"type"`
-	Text        string           `json:"text"`
-	Refusal     string           `json:"refusal"`
-	ImageURL    string           `json:"image_url"`
-	Detail      string           `json:"detail"`
-	FileData    string           `json:"file_data"`
-	FileURL     string           `json:"file_url"`
-	Filename    string           `json:"filename"`
-	Annotations []annotation     `json:"annotations"`
-	Logprobs    []openai.Logprob `json:"logprobs"`
+	Type        string                `json:"type"`
+	Text        string                `json:"text"`
+	Refusal     string                `json:"refusal"`
+	ImageURL    string                `json:"image_url"`
+	Detail      string                `json:"detail"`
+	FileData    string                `json:"file_data"`
+	FileURL     string                `json:"file_url"`
+	Filename    string                `json:"filename"`
+	Annotations []citation.Annotation `json:"annotations"`
+	Logprobs    []openai.Logprob      `json:"logprobs"`
 }
 
 // content is a list of parts. A text is one part without a type; nil is not there.
@@ -143,17 +144,6 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 }
 
 var errContent = errors.New("content is neither a text nor a list of parts")
-
-// annotation is a source of a text: a page, by the range of the text that it is about, or a file.
-type annotation struct {
-	Type   string  `json:"type"`
-	URL    string  `json:"url"`
-	Title  *string `json:"title"`
-	Start  int64   `json:"start_index"`
-	End    int64   `json:"end_index"`
-	FileID string  `json:"file_id"`
-	Index  int64   `json:"index"`
-}
 
 // origin is the data that restores the message of a text.
 type origin struct {
@@ -196,11 +186,7 @@ func (i *item) texts() []*contentv1.Content {
 		part := chat.TextPart(p.Text)
 		switch text := part.GetText(); p.Type {
 		case partText, partInputText, "":
-			for _, a := range p.Annotations {
-				if cited := a.message(); cited != nil {
-					text.Citations = append(text.Citations, cited)
-				}
-			}
+			text.Citations = citation.OpenAI(p.Annotations)
 		case partRefusal:
 			part = chat.RefusalPart(p.Refusal)
 		default:
@@ -214,32 +200,14 @@ func (i *item) texts() []*contentv1.Content {
 	return all
 }
 
-// message returns the citation; nil for a kind that is not known.
-func (a *annotation) message() *contentv1.Citation {
-	switch a.Type {
-	case "url_citation":
-		return &contentv1.Citation{
-			Cited: &contentv1.Citation_CitedRange{CitedRange: &contentv1.Range{Start: a.Start, End: a.End}}, Title: a.Title,
-			Source: &contentv1.Citation_Url{Url: a.URL},
-		}
-	case "file_citation", "file_path":
-		place := struct {
-			FileID string `json:"file_id"`
-			Index  int64  `json:"index"`
-		}{a.FileID, a.Index}
-		return &contentv1.Citation{
-			InternalJson: string(jsonwrite.Marshal(place)), Source: &contentv1.Citation_Document{Document: &contentv1.DocumentRange{}},
-		}
-	default:
-		return nil
-	}
-}
-
-// reasoning is the item's reasoning: sealed, or readable. What can be read of sealed reasoning without a summary is its
+// reasoning is the item's reasoning: sealed, or readable; or what a tool did, which is sealed so. What can be read of sealed reasoning without a summary is its
 // summary.
 func (i *item) reasoning() *contentv1.Content {
 	if part := dialect.Unseal(i.Seal); part != nil {
 		return part
+	}
+	if use := dialect.UnsealUse(i.Seal); use != nil {
+		return chat.ToolUsePart(use)
 	}
 	whole := chat.ReasoningPart(joined(i.Content, "\n"))
 	r := whole.GetReasoning()

@@ -1,12 +1,16 @@
 package openairesponses
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -34,6 +38,8 @@ type wireTool struct {
 	} `json:"format"`
 	// Tools are those of a namespace.
 	Tools json.RawMessage `json:"tools"`
+	// Whole is the tool as it came, of one that the vendor runs and other vendors have too.
+	Whole json.RawMessage `json:"-"`
 }
 
 // readTools are the types of tools that are read. Those that a server of tools lists have none.
@@ -42,7 +48,11 @@ var readTools = map[string]bool{"": true, toolFunction: true, toolCustom: true, 
 // UnmarshalJSON reads a tool. Of one that only the vendor can run its type is all that is known.
 func (t *wireTool) UnmarshalJSON(raw []byte) error {
 	type known wireTool
-	return jsonread.UnmarshalTyped(raw, (*known)(t), readTools, &t.Type)
+	err := jsonread.UnmarshalTyped(raw, (*known)(t), readTools, &t.Type)
+	if hosted.IsOpenAI(t.Type) {
+		t.Whole = bytes.Clone(raw)
+	}
+	return err
 }
 
 // kindOf is the type of a tool.
@@ -62,13 +72,15 @@ type offer struct {
 	// given are the client's tools, once each, by their names without their kinds, and named are the names.
 	given map[toolname.Name]*wireTool
 	named []toolname.Name
+	// hosted are the tools that the vendor runs and other vendors have too, by how many others are before them.
+	hosted map[int][]*toolv1.ToolInfo
 	// left reports whether a tool was left out, since only the vendor can run it.
 	left bool
 }
 
 // offer reads the tools of a request, and those that its items add.
 func (w *wireRequest) offer(items []item) (*offer, error) {
-	o := &offer{given: map[toolname.Name]*wireTool{}}
+	o := &offer{given: map[toolname.Name]*wireTool{}, hosted: map[int][]*toolv1.ToolInfo{}}
 	err := o.list("tools[%d].", "", w.Tools)
 	for i := range items {
 		if err == nil && items[i].Type == typeTools {
@@ -79,18 +91,32 @@ func (w *wireRequest) offer(items []item) (*offer, error) {
 		return nil, err
 	}
 	o.names = toolname.Canonical(o.named)
-	for _, named := range o.named {
+	for i, named := range o.named {
+		o.tools = append(o.tools, o.hosted[i]...)
 		o.tools = append(o.tools, o.given[plain(named)].info(o.names[named], named))
 	}
+	all := append(o.tools, o.hosted[len(o.named)]...)
+	o.tools = hosted.Named(all)
+	o.left = o.left || len(o.tools) < len(all)
 	return o, nil
 }
 
 // list reads tools of a namespace. Tools that only the vendor can run, and namespaces within a namespace, are left out:
 // the model has one offer less.
 func (o *offer) list(place, namespace string, tools []wireTool) error {
+	at := -1
 	return dialect.Each(tools, place, func(t *wireTool) error {
+		at++
 		isSpace := t.Type == toolNamespace && namespace == ""
 		switch {
+		case t.Whole != nil && namespace == "":
+			tool, err := hosted.OpenAI(t.Type, t.Whole, strings.TrimSuffix(fmt.Sprintf(place, at), "."))
+			if tool == nil {
+				o.left = o.left || err == nil
+				return err
+			}
+			o.hosted[len(o.named)] = append(o.hosted[len(o.named)], tool)
+			return nil
 		case !isSpace && t.Type != toolFunction && t.Type != toolCustom:
 			o.left = true
 			return nil
@@ -166,8 +192,14 @@ func (o *offer) choice(raw json.RawMessage) (*toolv1.ToolChoice, error) {
 		Type      string `json:"type"`
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
+		Server    string `json:"server_label"`
 	}
-	if json.Unmarshal(raw, &named) != nil || named.Type != toolFunction && named.Type != toolCustom || named.Name == "" {
+	if json.Unmarshal(raw, &named) == nil {
+		if name := hosted.OpenAIChoice(named.Type, named.Server, o.tools); name != "" {
+			return chat.FunctionChoice(name), nil
+		}
+	}
+	if named.Type != toolFunction && named.Type != toolCustom || named.Name == "" {
 		return nil, dialect.Invalid(param, "is neither auto, none nor required, nor the name of a function")
 	}
 	return dialect.Chosen(o.nameOf(named.Namespace, named.Name, named.Type == toolCustom), o.tools), nil

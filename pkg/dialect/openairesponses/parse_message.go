@@ -2,9 +2,11 @@ package openairesponses
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -16,6 +18,10 @@ import (
 type conversation struct {
 	dialect.Turns
 	tools *offer
+	// restored means that the item before was the seal of what a tool did, so that the item of that is left out.
+	restored bool
+	// used counts what tools did, for those whose items have no ids.
+	used int
 }
 
 // items reads the input; a text has none.
@@ -55,11 +61,15 @@ func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessa
 // item adds an item. One without a type is a message.
 func (c *conversation) item(it *item) error {
 	it.Type = cmp.Or(it.Type, typeMessage)
+	restored := c.restored
+	c.restored = false
 	switch it.Type {
 	case typeMessage:
 		return c.message(it)
 	case typeReasoning:
-		c.Say(it.parts()...)
+		parts := it.parts()
+		c.restored = parts[0].GetToolUse() != nil
+		c.Say(parts...)
 	case typeImage:
 		if err := dialect.CheckBase64("result", it.Result); err != nil {
 			return err
@@ -93,7 +103,13 @@ func (c *conversation) item(it *item) error {
 		c.Add(compactionMessage(it))
 	case typeCompact:
 		return dialect.NotSupported("type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
-	} // Tools are read before. What the vendor ran, and what is not known, is not in the canonical form.
+	default: // Tools are read before, and what is not known is passed over, as is a search of which nothing is.
+		if it.Use != nil && !restored && (it.Type != hosted.OpenAISearch || hosted.Query(it.Use) != "") {
+			c.used++
+			it.Use.Id = cmp.Or(it.Use.GetId(), fmt.Sprintf("use_%d", c.used)) // Some clients leave ids out.
+			c.Say(it.parts()...)
+		}
+	}
 	return nil
 }
 

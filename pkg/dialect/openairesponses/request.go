@@ -27,6 +27,8 @@ type Request struct {
 	Native map[string]Native
 	// CodeOutputs asks for the output of code that the server runs.
 	CodeOutputs bool
+	// Sources asks for the pages that a search of the server's found.
+	Sources bool
 	// ImageTool is the server's tool that draws images, as JSON; empty does not offer it.
 	ImageTool string
 }
@@ -41,12 +43,15 @@ type Native struct {
 	Computer bool
 	// Server is the name of the server of tools that a choice names besides; empty for other tools.
 	Server string
+	// Sources means that the caller wants to know what a search found.
+	Sources bool
 }
 
 // Values of `include`: what an answer contains only if a request asks for it.
 const (
 	includeSeal     = "reasoning.encrypted_content"
 	includeOutputs  = "code_interpreter_call.outputs"
+	includeSources  = "web_search_call.action.sources"
 	includeLogprobs = "message.output_text.logprobs"
 )
 
@@ -194,6 +199,7 @@ func (e *encoder) include() {
 	}
 	add(e.SealReasoning, includeSeal)
 	add(e.CodeOutputs, includeOutputs)
+	add(e.Sources, includeSources)
 	add(e.Config.GetLogprobs(), includeLogprobs)
 	if len(all) > 0 {
 		e.Member("include", func() { e.Body.Texts(all) })

@@ -161,7 +161,19 @@ func (s *streamReader) item(e *event) error {
 	if g.done && g.item.Type == typeReasoning && g.item.Seal != "" {
 		s.pieces.Part(g.item.reasoning())
 	}
+	if whole {
+		g.ends(&s.pieces)
+	}
 	return nil
+}
+
+// ends adds what a tool of the server did, and the texts that have sources, once the item is whole.
+func (g *growing) ends(pieces *dialect.Pieces) {
+	for _, part := range g.item.parts() {
+		if part.GetToolUse() != nil || len(part.GetText().GetCitations()) > 0 {
+			pieces.Part(part)
+		}
+	}
 }
 
 // grow takes a piece of an item, of a part of a kind or of arguments.

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -50,6 +53,8 @@ type openItem struct {
 	// begun means that the part has begun.
 	begun bool
 	text  strings.Builder
+	// sources are those of the text.
+	sources []citation.Annotation
 	// call is the call; nil for an item with a part.
 	call *writtenCall
 }
@@ -131,7 +136,9 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 		case part.GetReasoning() != nil:
 			s.grow(summaryItem, rest.Text)
 		default:
-			s.grow(textItem, rest.Text)
+			if s.grow(textItem, rest.Text); !rest.Ended {
+				s.cite(part.GetText())
+			}
 			if s.open != nil && s.open.itemKind == textItem && s.open.text.String() == part.GetText().GetText() {
 				s.end(part, s.last) // It has what the pieces do not say, such as a phase.
 			}
@@ -155,9 +162,28 @@ func (s *streamWriter) WriteReasoning(piece string) { s.grow(summaryItem, piece)
 
 // WritePart implements dialect.PieceWriter.
 func (s *streamWriter) WritePart(part *contentv1.Content) {
-	if part.GetText() == nil {
-		s.said.Sealed = s.said.Sealed || part.GetReasoning() != nil
-		s.part(part)
+	if part.GetText() != nil {
+		s.cite(part.GetText())
+		return
+	}
+	s.said.Sealed = s.said.Sealed || part.GetReasoning() != nil
+	s.part(part)
+}
+
+// cite writes the sources of a text with which the open item ends.
+func (s *streamWriter) cite(text *contentv1.Text) {
+	open := s.open
+	if open == nil || open.itemKind != textItem || !strings.HasSuffix(open.text.String(), text.GetText()) {
+		return
+	}
+	before := strings.TrimSuffix(open.text.String(), text.GetText())
+	for _, a := range citation.OpenAIOf(text, int64(utf8.RuneCountInString(before))) {
+		s.growthEvent(open, "response.output_text.annotation.added", func(w *jsonwrite.Writer) {
+			w.IntMember("annotation_index", int64(len(open.sources)))
+			w.Key("annotation")
+			a.Write(w)
+		})
+		open.sources = append(open.sources, a)
 	}
 }
 
@@ -223,9 +249,30 @@ func (s *streamWriter) part(part *contentv1.Content) {
 	default:
 		if it := partItem("", part, s.last, nil); it != "" {
 			s.end(nil, statusCompleted)
-			s.finish(s.add(nil, "", it), it)
+			s.whole(part, it)
 		}
 	}
+}
+
+// whole writes an item that has no pieces, and what a tool of a server did with the events that tell it.
+func (s *streamWriter) whole(part *contentv1.Content, it string) {
+	use := part.GetToolUse()
+	if use == nil {
+		s.finish(s.add(nil, "", it), it)
+		return
+	}
+	for _, sealed := range sealOf(part) {
+		s.finish(s.add(nil, "", sealed), sealed)
+	}
+	open := s.add(nil, "", hosted.OpenAIBegun(use))
+	for _, told := range hosted.OpenAIEvents(use) {
+		s.event(told.Name, func(w *jsonwrite.Writer) {
+			w.TextMember("item_id", hosted.OpenAIID(use))
+			w.IntMember("output_index", int64(open.place))
+			w.TextUnlessEmpty(told.Member, told.Text)
+		})
+	}
+	s.finish(open, it)
 }
 
 // end closes the open item, if there is one, as the part that it has become; nil is what its pieces say.
@@ -242,7 +289,7 @@ func (s *streamWriter) end(part *contentv1.Content, status string) {
 	}
 	if open.begun {
 		s.textEvent(open, ".done", open.member, text, logprobs.GetContent())
-		s.partEvent(open, ".done", text)
+		s.partEvent(open, ".done", text, open.sources...)
 	}
 	switch {
 	case part.GetText().GetRefusal() && open.itemKind == textItem: // Its pieces did not say so: to the client it is a text.
@@ -254,7 +301,7 @@ func (s *streamWriter) end(part *contentv1.Content, status string) {
 	default:
 		part = chat.TextPart(text)
 	}
-	s.finish(open, partItem(open.id, part, status, logprobs))
+	s.finish(open, partItem(open.id, part, status, logprobs, open.sources...))
 }
 
 // WriteCall implements dialect.PieceWriter: it writes a piece of a call, and opens the call if it is the first.
@@ -306,11 +353,11 @@ func (s *streamWriter) textEvent(o *openItem, stage, member, text string, logpro
 }
 
 // partEvent writes an event about the part of an item, with its text.
-func (s *streamWriter) partEvent(o *openItem, stage, text string) {
+func (s *streamWriter) partEvent(o *openItem, stage, text string, sources ...citation.Annotation) {
 	s.growthEvent(o, o.around+stage, func(w *jsonwrite.Writer) {
 		w.Key("part")
 		if o.itemKind == textItem {
-			writeText(w, &contentv1.Text{Text: text})
+			writeText(w, &contentv1.Text{Text: text}, sources)
 		} else {
 			w.TextObject("type", o.part, o.member, text)
 		}

@@ -39,6 +39,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		return err
 	}
 	fit(a.Config, m)
+	if err := e.fitHosted(ctx, x, a, m); err != nil {
+		return err
+	}
 	if err := e.inline(ctx, x, m, a); err != nil {
 		return err
 	}
@@ -189,6 +192,9 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 	}
 	x.address.complete(a)
 	seal.Receive(a.Messages, x.about.Name)
+	if err := e.fitHosted(ctx, x, a, m); err != nil {
+		return err
+	}
 	if err := e.inline(ctx, x, m, a); err != nil {
 		return err
 	}

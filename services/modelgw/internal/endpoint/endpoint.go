@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -151,6 +152,8 @@ type Endpoints struct {
 	mux  http.ServeMux
 	// fetching has an element for each request whose media is fetched.
 	fetching chan struct{}
+	// withheld are the kinds of tools of which was said that they are withheld.
+	withheld sync.Map
 }
 
 // New returns the endpoints, which are an http.Handler for all below dialect.Paths.

@@ -25,6 +25,10 @@ type format struct {
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner
 	modelPrefix string
+	// asksHosted reports whether a request may ask for a tool that the vendor runs, and demandsHosted means that clients
+	// offer such a tool only where they need it.
+	asksHosted    func(doc []byte) bool
+	demandsHosted bool
 	// mode returns the mode with prices of its own that the words of a request mean; nil if the format has none.
 	mode func(words ...string) string
 	// idHeader is the header that names a request in an answer.
@@ -96,6 +100,8 @@ var chatCompletions = &format{
 	passed:   openaiHeaders,
 	list:     openaiModels,
 	entry:    openaiModel,
+
+	asksHosted: chatHosting.asks,
 }
 
 // responses is OpenAI's Responses API.
@@ -110,6 +116,8 @@ var responses = &format{
 	passed:   openaiHeaders,
 	list:     openaiModels,
 	entry:    openaiModel,
+
+	asksHosted: func(doc []byte) bool { return responsesHosting.asks(doc) || asksInItems(doc) },
 }
 
 // messages is Anthropic's Messages API.
@@ -125,6 +133,9 @@ var messages = &format{
 	paged:    anthropicPage,
 	list:     anthropicModels,
 	entry:    anthropicModel,
+
+	asksHosted:    messagesHosting.asks,
+	demandsHosted: true,
 }
 
 // generateContent is Gemini's API. The address of a request names the model and the method.
@@ -140,4 +151,5 @@ var generateContent = &format{
 	paged:       geminiPage,
 	list:        geminiModels,
 	entry:       geminiModel,
+	asksHosted:  geminiHosting.asks,
 }

@@ -138,7 +138,8 @@ func (e *Endpoints) lane(
 		return false, err
 	}
 	upstream := m.Constant().Upstream(x.about.Name)
-	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" {
+	asksHosted := !mayHost(ctx) && x.asksHosted(b.Bytes)
+	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" || asksHosted {
 		if err := convertible(b.Bytes); err != nil {
 			return true, err
 		}

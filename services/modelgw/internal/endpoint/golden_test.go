@@ -223,7 +223,11 @@ func (f *format) saw(t *goldentest.T, c goldentest.Case) (map[string]any, error)
 			m.Model = target
 		}
 	}
-	prepared, err := prepare.Prepare(prepare.Conversation{Messages: a.Messages, Tools: a.Tools, Choice: a.Choice, Config: a.Config}, provider.Capabilities{})
+	if options := c.At("input", "options"); options != nil && c.At("input", "options", "web_search") != true && c.At("input", "options", "mode") != "in-process" {
+		withhold(a)
+	}
+	all := provider.Hosted{Kinds: []string{provider.WebSearch, provider.CodeExecution, provider.MCPServer}}
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: a.Messages, Tools: a.Tools, Choice: a.Choice, Config: a.Config}, provider.Capabilities{Hosted: all})
 	if err != nil {
 		return nil, err
 	}
@@ -234,10 +238,16 @@ func (f *format) saw(t *goldentest.T, c goldentest.Case) (map[string]any, error)
 }
 
 // asRecorded fills in what the record says of each tool's parameters, where the client leaves it out: the platform
-// keeps schemas byte for byte.
+// keeps schemas byte for byte. What the platform keeps of a client's offer is not in the record.
 func asRecorded(tools any) any {
 	list, _ := tools.([]any)
 	for _, tool := range list {
+		if options, _ := tool.(map[string]any)["options"].(map[string]any); options != nil {
+			delete(options, "hosted")
+			if anthropic, _ := options["anthropic"].(map[string]any); anthropic != nil {
+				delete(anthropic, "no_fetch")
+			}
+		}
 		parameters, _ := tool.(map[string]any)["parameters"].(map[string]any)
 		for member, usual := range map[string]any{"type": "object", "additionalProperties": false, "properties": map[string]any{}, "required": []any{}} {
 			if _, there := parameters[member]; !there && parameters != nil {

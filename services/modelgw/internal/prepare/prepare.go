@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
@@ -69,7 +70,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 			count = new(tokens.Of(system).And(*count))
 		}
 	}
-	prepared.Tools, prepared.Choice = Tools(given.Tools, given.Choice, c.ToolsRequired)
+	prepared.Tools, prepared.Choice = Tools(runnable(given.Tools, c.Hosted), given.Choice, c.ToolsRequired)
 	edited := false
 	edit := func(messages []*modelv1.ChatMessage) {
 		edited = edited || !same(messages, prepared.Messages)
@@ -109,6 +110,25 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 // same reports whether two lists hold the same messages.
 func same(a, b []*modelv1.ChatMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// runnable are the tools without a client's offers of what the model's vendor does not run: nobody else would run them.
+// The list is not modified.
+func runnable(tools []*toolv1.ToolInfo, h provider.Hosted) []*toolv1.ToolInfo {
+	lacks := func(tool *toolv1.ToolInfo) bool {
+		offer, ok := hosted.Of(tool)
+		return ok && h.Lacks(offer, tools)
+	}
+	if !slices.ContainsFunc(tools, lacks) {
+		return tools
+	}
+	var left []*toolv1.ToolInfo
+	for _, tool := range tools {
+		if !lacks(tool) {
+			left = append(left, tool)
+		}
+	}
+	return left
 }
 
 // Tools applies a choice: a named function keeps only the tools of that name, none removes all tools, unless the

@@ -5,20 +5,48 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
 // Kinds of tools that vendors run themselves, or that their models were trained with. The options of a search or of an
 // interpreter name the kind.
 const (
-	WebSearch     = "web_search"
-	CodeExecution = "code_execution"
+	WebSearch     = hosted.WebSearch
+	CodeExecution = hosted.CodeExecution
 	Computer      = "computer"
 	Memory        = "memory"
 	TextEditor    = "text_editor"
 	// MCPServer is a server whose tools the vendor calls; the tool's options are its address.
-	MCPServer = "mcp_server"
+	MCPServer = hosted.MCPServer
 )
+
+// Hosted are the tools that a model's vendor runs, for clients that offer their own vendor's ([hosted.Offer]). The zero
+// value is of a vendor that runs none.
+type Hosted struct {
+	// Kinds are the kinds of tools: WebSearch, CodeExecution, MCPServer.
+	Kinds []string
+	// Restrictions are those of clients' tools that the vendor's have too.
+	Restrictions []string
+	// Alone means that a request has either such tools or functions.
+	Alone bool
+}
+
+// Lacks reports whether an offer among these tools is of a tool that the vendor does not run.
+func (h Hosted) Lacks(offer hosted.Offer, tools []*toolv1.ToolInfo) bool {
+	isFunction := func(tool *toolv1.ToolInfo) bool { return !hosted.Is(tool) }
+	return !slices.Contains(h.Kinds, offer.Kind) || h.Alone && slices.ContainsFunc(tools, isFunction)
+}
+
+// Unmet is the member of an offer with a restriction that the vendor's tool lacks; empty if there is none.
+func (h Hosted) Unmet(offer hosted.Offer) string {
+	for kind, member := range offer.Restrictions {
+		if !slices.Contains(h.Restrictions, kind) {
+			return offer.Member + "." + member
+		}
+	}
+	return ""
+}
 
 // known are the sorted parameters of tools whose vendors' forms have exactly these: what else a tool of such a name
 // takes would not reach the model. Those of the text editor are the vendor's; the platform's own has one more.

@@ -231,6 +231,8 @@ type Capabilities struct {
 	Fetches Fetches
 	// Features are the model's supported inputs and features.
 	Features *modelv1.Capabilities
+	// Hosted are the tools that the vendor runs.
+	Hosted Hosted
 	// Upstreams are the targets for unchanged requests in formats of vendors, at most one for each dialect.
 	Upstreams []*Upstream
 	// Batch is the batch API; nil if there is none.

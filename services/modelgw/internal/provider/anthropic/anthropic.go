@@ -322,6 +322,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
 			ToolResultImages: true, ToolResultDocuments: true, CountTokens: !m.site.noCount, Batch: m.batch != nil, Compaction: g.compacts(),
 		},
+		Hosted:    m.hosted(),
 		Fetches:   m.fetches,
 		Batch:     m.batch,
 		Ignored:   ignored,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -85,6 +86,24 @@ func wanted(c *modelv1.GenerateConfig) bool {
 	return c == nil || c.InternalTools == nil || c.GetInternalTools()
 }
 
+// hosted are the tools that the server runs with the model.
+func (m *model) hosted() provider.Hosted {
+	h := provider.Hosted{Restrictions: []string{hosted.AllowedDomains, hosted.BlockedDomains}}
+	add := func(kind string, runs bool) {
+		if runs && !slices.Contains(m.site.noTools, kind) {
+			h.Kinds = append(h.Kinds, kind)
+		}
+	}
+	_, runsCode := m.generation.tool(provider.CodeExecution)
+	add(provider.WebSearch, m.generation.searches())
+	add(provider.CodeExecution, runsCode)
+	add(provider.MCPServer, !m.site.noServers)
+	return h
+}
+
+// searches reports whether the server searches the web with the model.
+func (g generation) searches() bool { return g.Version >= 35 }
+
 // native maps tools of the request to those that the server has itself. It returns the member of the request that names
 // the servers whose tools it calls.
 func (m *model) native(p *plan) ([]dialect.Member, error) {
@@ -115,7 +134,7 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 		if !wanted(p.Config) || kind == "" || slices.Contains(m.site.noTools, kind) {
 			continue
 		}
-		if kind == provider.WebSearch && m.generation.Version >= 35 {
+		if kind == provider.WebSearch && m.generation.searches() {
 			if err := m.search(p, tool); err != nil {
 				return nil, err
 			}
@@ -190,6 +209,7 @@ func (m *model) search(p *plan, tool *toolv1.ToolInfo) error {
 		}
 	}
 	search, fetch := &orderedjson.Object{}, &orderedjson.Object{}
+	unread, _ := options.Get(hosted.NoFetch)
 	fetch.Set("name", "web_fetch")
 	search.Set("name", provider.WebSearch)
 	if filters {
@@ -198,7 +218,9 @@ func (m *model) search(p *plan, tool *toolv1.ToolInfo) error {
 	} else {
 		fetch.Set("type", fetchType+fetchDate)
 		search.Set("type", searchType+searchDate)
-		p.enable(betaFetch)
+		if unread != true {
+			p.enable(betaFetch)
+		}
 	}
 	for _, option := range searchOptions {
 		value, given := options.Get(option.name)
@@ -216,7 +238,11 @@ func (m *model) search(p *plan, tool *toolv1.ToolInfo) error {
 	if _, given := search.Get(callers); !given && filters && demanded {
 		search.Set(callers, []any{"direct", "code_execution_20260120"})
 	}
-	p.Native[tool.GetName()] = []string{string(orderedjson.Append(nil, fetch)), string(orderedjson.Append(nil, search))}
+	forms := []string{string(orderedjson.Append(nil, fetch)), string(orderedjson.Append(nil, search))}
+	if unread == true {
+		forms = forms[1:]
+	}
+	p.Native[tool.GetName()] = forms
 	return nil
 }
 

@@ -344,6 +344,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Streaming: m.args.Streaming == nil || *m.args.Streaming,
 			Batch:     true,
 		},
+		Hosted:    m.hosted(),
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
 		Server:    m.base,

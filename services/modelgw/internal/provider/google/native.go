@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -54,6 +55,18 @@ func (m *model) searchOptions(tool *toolv1.ToolInfo) (*orderedjson.Object, error
 		sent.Set(searchOptions[i].member, value)
 	}
 	return sent, nil
+}
+
+// hosted are the tools that the server runs with the model.
+func (m *model) hosted() provider.Hosted {
+	h := provider.Hosted{Alone: !m.name.mixesTools(), Restrictions: []string{hosted.TimeRange}}
+	if m.name.runsTools() {
+		h.Kinds = []string{provider.WebSearch, provider.CodeExecution}
+	}
+	if m.onVertex {
+		h.Restrictions = []string{hosted.BlockedDomains}
+	}
+	return h
 }
 
 // native replaces tools of the request by those that the server runs itself, as far as their options allow it and the

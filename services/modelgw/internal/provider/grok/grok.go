@@ -182,6 +182,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: m.name.reasons(),
 			Batch: true,
 		},
+		Hosted: m.hosted(),
 		Batch:  m.batch,
 		Server: m.server,
 		Sealer: m.sealer,

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/xai"
 )
 
@@ -17,6 +19,15 @@ const (
 	webSearch     = "web_search"
 	codeExecution = "code_execution"
 )
+
+// hosted are the tools that the server runs with the model.
+func (m *model) hosted() provider.Hosted {
+	h := provider.Hosted{Kinds: []string{provider.CodeExecution}, Restrictions: []string{hosted.AllowedDomains, hosted.BlockedDomains}}
+	if m.name.searches() {
+		h.Kinds = append(h.Kinds, provider.WebSearch)
+	}
+	return h
+}
 
 // tools are the offered tools: functions of the client, and tools of the server in the place of those that it has.
 func (m *model) tools(offered []*toolv1.ToolInfo) ([]*xai.Tool, error) {

@@ -27,7 +27,12 @@ var dropped = []string{
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	atVendor := strings.HasPrefix(m.url, vendor+"/")
+	var runs provider.Hosted
+	if m.api != completions {
+		runs.Kinds = []string{provider.WebSearch, provider.CodeExecution}
+	}
 	return provider.Capabilities{
+		Hosted:        runs,
 		ConnectionKey: m.shown,
 		Fetches:       provider.Fetches{Images: atVendor, Documents: atVendor},
 		Ignored:       m.api.ignored,

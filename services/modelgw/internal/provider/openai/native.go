@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -44,6 +45,18 @@ func (m *model) controlsComputers() bool {
 	return !refused && m.name.controlsComputers()
 }
 
+// hosted are the tools that the servers run with the model.
+func (m *model) hosted() provider.Hosted {
+	h := provider.Hosted{Restrictions: []string{hosted.AllowedDomains, hosted.Container}}
+	if m.runsTools() {
+		h.Kinds = append(h.Kinds, provider.WebSearch, provider.CodeExecution)
+	}
+	if !m.noServers {
+		h.Kinds = append(h.Kinds, provider.MCPServer)
+	}
+	return h
+}
+
 // native are the tools of a request that the servers run themselves, by their names.
 func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 	wanted := r.Config == nil || r.Config.InternalTools == nil || r.Config.GetInternalTools()
@@ -62,7 +75,7 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 		case !m.runsTools():
 		case kind == provider.WebSearch:
 			search := responsesapi.ServerTool(searchTool, tool.GetOptionsJson())
-			all[tool.GetName()] = openairesponses.Native{JSON: search, Choice: searchChoice}
+			all[tool.GetName()] = openairesponses.Native{JSON: search, Choice: searchChoice, Sources: hosted.Is(tool)}
 		case kind == provider.CodeExecution:
 			all[tool.GetName()] = openairesponses.Native{JSON: interpreter(tool), Choice: codeTool}
 		}

@@ -99,6 +99,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	request.Native = native
 	for _, own := range request.Native {
 		request.CodeOutputs = request.CodeOutputs || own.Choice == codeTool
+		request.Sources = request.Sources || own.Sources
 	}
 	if m.name.takesReasoning() {
 		config.ReasoningSummary = m.summary(config)

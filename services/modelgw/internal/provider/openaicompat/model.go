@@ -196,6 +196,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
 			Batch: m.batch != nil,
 		},
+		Hosted:    m.service.Hosted,
 		Upstreams: m.upstreams,
 		Batch:     m.batch,
 		Server:    m.client.BaseURL,

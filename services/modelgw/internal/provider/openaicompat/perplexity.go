@@ -14,6 +14,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
@@ -22,7 +23,8 @@ import (
 var perplexity = Service{
 	Name: perplexityName, Description: "Perplexity", Address: "https://api.perplexity.ai/v1",
 	Responses: true, ResponsesOnly: true, WholeExtraBody: true, Sent: perplexityModel, Tools: perplexityTools, Finish: finishPerplexity,
-	Full: map[int][]string{http.StatusBadRequest: {"input length"}},
+	Full:   map[int][]string{http.StatusBadRequest: {"input length"}},
+	Hosted: provider.Hosted{Kinds: []string{provider.WebSearch}, Alone: true},
 }
 
 const (

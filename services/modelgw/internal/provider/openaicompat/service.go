@@ -104,6 +104,8 @@ type Service struct {
 
 	// Tools replaces tools by the service's own, or refuses them; nil takes all.
 	Tools func(r *dialect.Request) error
+	// Hosted are the tools that the service runs.
+	Hosted provider.Hosted
 
 	// Responses is a service whose own API is the Responses API; it is asked by it unless a model argument says
 	// otherwise. ResponsesMembers are added to such requests.

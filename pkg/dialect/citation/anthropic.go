@@ -1,10 +1,11 @@
-package anthropic
+package citation
 
 import (
 	"encoding/json"
+	"slices"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -52,11 +53,24 @@ var ranges = map[contentv1.DocumentRangeType]struct {
 
 const searchLocation = "web_search_result_location"
 
+// Anthropic reads the member citations of a text of Anthropic's format; another document has none.
+func Anthropic(document json.RawMessage) (all []*contentv1.Citation) {
+	var locations []location
+	if json.Unmarshal(document, &locations) == nil {
+		for i := range locations {
+			all = append(all, locations[i].message())
+		}
+	}
+	return all
+}
+
 // message returns the citation. One of a kind that is not known keeps its text and title.
 func (l *location) message() *contentv1.Citation {
 	c := &contentv1.Citation{Title: l.Title, Cited: &contentv1.Citation_CitedText{CitedText: l.CitedText}}
 	if l.Type == searchLocation {
-		c.InternalJson, c.Source = string(jsonwrite.Marshal(citationState{EncryptedIndex: l.EncryptedIndex})), &contentv1.Citation_Url{Url: l.URL}
+		if c.Source = (&contentv1.Citation_Url{Url: l.URL}); !isOurs(l.EncryptedIndex) {
+			c.InternalJson = string(jsonwrite.Marshal(citationState{EncryptedIndex: l.EncryptedIndex}))
+		}
 	}
 	for kind, of := range ranges {
 		if of.location == l.Type {
@@ -68,49 +82,62 @@ func (l *location) message() *contentv1.Citation {
 	return c
 }
 
-// cites reports whether any document of a conversation is to be cited. A tool's output beside a failure is not sent.
-func cites(messages []*modelv1.ChatMessage) bool {
-	for _, m := range messages {
-		if m.GetError() != nil {
-			continue
-		}
-		for _, part := range m.GetContent().GetList().GetParts() {
-			if part.GetDocument().GetCitations() {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// citations writes the citations of a text. Citations of other providers have no place in the format and are omitted.
-func (e *encoder) citations(citations []*contentv1.Citation) {
-	if len(citations) == 0 {
-		return
-	}
-	e.Body.Key("citations")
-	for _, c := range jsonwrite.List(e.Body, citations) {
+// WriteAnthropic writes the citations of a text as Anthropic takes them, a list. Those of other vendors have no place in
+// the format and are omitted.
+func WriteAnthropic(w *jsonwrite.Writer, citations []*contentv1.Citation) {
+	for _, c := range jsonwrite.List(w, citations) {
 		var state citationState
 		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)
 		r := c.GetDocument()
 		switch of := ranges[r.GetType()]; {
 		case c.GetUrl() != "" && state.EncryptedIndex != "":
-			e.Body.BeginObject()
-			e.Body.TextMember("type", searchLocation)
-			e.Body.TextMember("cited_text", c.GetCitedText())
-			e.Body.OptText("title", c.Title)
-			e.Body.TextMember("url", c.GetUrl())
-			e.Body.TextMember("encrypted_index", state.EncryptedIndex)
-			e.Body.EndObject()
+			w.BeginObject()
+			w.TextMember("type", searchLocation)
+			w.TextMember("cited_text", c.GetCitedText())
+			w.OptText("title", c.Title)
+			w.TextMember("url", c.GetUrl())
+			w.TextMember("encrypted_index", state.EncryptedIndex)
+			w.EndObject()
 		case r.GetType() != 0 && state.DocumentIndex != nil:
-			e.Body.BeginObject()
-			e.Body.TextMember("type", of.location)
-			e.Body.TextMember("cited_text", c.GetCitedText())
-			e.Body.IntMember("document_index", *state.DocumentIndex)
-			e.Body.OptText("document_title", c.Title)
-			e.Body.IntMember(of.start, r.GetStartIndex()+of.from)
-			e.Body.IntMember(of.end, r.GetEndIndex()+of.from)
-			e.Body.EndObject()
+			w.BeginObject()
+			w.TextMember("type", of.location)
+			w.TextMember("cited_text", c.GetCitedText())
+			w.IntMember("document_index", *state.DocumentIndex)
+			w.OptText("document_title", c.Title)
+			w.IntMember(of.start, r.GetStartIndex()+of.from)
+			w.IntMember(of.end, r.GetEndIndex()+of.from)
+			w.EndObject()
 		}
 	}
+}
+
+// ForAnthropic are citations as clients of Anthropic's format get them: pages that another vendor cites too. The seal of
+// such a page says that it is none of Anthropic's ([Reopen]).
+func ForAnthropic(citations []*contentv1.Citation) []*contentv1.Citation {
+	all := slices.Clone(citations)
+	for i, c := range all {
+		var state citationState
+		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)
+		if c.GetUrl() != "" && state.EncryptedIndex == "" {
+			all[i] = &contentv1.Citation{
+				InternalJson: string(jsonwrite.Marshal(citationState{EncryptedIndex: ours})), Title: c.Title, Source: &contentv1.Citation_Url{Url: c.GetUrl()},
+				Cited: &contentv1.Citation_CitedText{CitedText: c.GetCitedText()},
+			}
+		}
+	}
+	return all
+}
+
+// Reopen returns a text of a client's request without the citations that ForAnthropic has made, which Anthropic refuses.
+func Reopen(block []byte) []byte {
+	left := jsonedit.Member(block, "citations", func(list []byte) []byte {
+		return jsonedit.List(list, func(citation []byte) []byte {
+			var l location
+			if json.Unmarshal(citation, &l) == nil && isOurs(l.EncryptedIndex) {
+				return nil
+			}
+			return citation
+		})
+	})
+	return left
 }
