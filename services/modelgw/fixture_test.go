@@ -59,7 +59,7 @@ func withLedger(ledger effect.Ledger, owner string) setup {
 }
 
 // tokens know the callers of the endpoints.
-var tokens = auth.NewTokens("", map[string]config.Secret{"tester": config.NewSecret("right")})
+var tokens = auth.NewTokens("", map[string]config.Secret{auth.Operator: config.NewSecret("right"), "run:r1": config.NewSecret("of-a-run")})
 
 // start runs a gateway over an in-memory connection until the test ends, or close is called.
 func start(t testing.TB, changes ...setup) *gateway {

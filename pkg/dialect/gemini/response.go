@@ -91,6 +91,8 @@ type functionResponse struct {
 type executableCode struct {
 	Language string `json:"language"`
 	Code     string `json:"code"`
+
+	id string // of code in a stream, which is read twice
 }
 
 type executionResult struct {

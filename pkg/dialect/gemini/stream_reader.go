@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -102,6 +103,7 @@ func (t *streamedTurn) add(p *part, pieces *dialect.Pieces) {
 	if p.Text == nil {
 		t.settle()
 		t.addCall(p.Call, pieces)
+		t.addCode(p, pieces)
 		t.parts = append(t.parts, *p)
 		return
 	}
@@ -138,6 +140,19 @@ func (t *streamedTurn) addCall(call *functionCall, pieces *dialect.Pieces) {
 	whole := &modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}
 	pieces.Add(dialect.CallDelta(whole))
 	t.calls++
+}
+
+// addCode adds code that the server ran as a piece, once its result is there.
+func (t *streamedTurn) addCode(p *part, pieces *dialect.Pieces) {
+	if p.Code != nil {
+		p.Code.id = chat.NewID()
+	}
+	if last := len(t.parts) - 1; p.CodeResult != nil && last >= 0 && t.parts[last].Code != nil {
+		var ran turnReader
+		ran.executed(t.parts[last].Code)
+		ran.result(p.CodeResult)
+		pieces.Part(ran.parts[0])
+	}
 }
 
 // settle puts the text that has grown into its part.

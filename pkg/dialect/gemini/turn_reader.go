@@ -114,7 +114,7 @@ const noResult = `{"gemini_no_result":true}`
 // executed adds code that the server ran.
 func (t *turnReader) executed(code *executableCode) {
 	t.code = &contentv1.Content{InternalJson: noResult, Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
-		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: chat.NewID(), Name: strings.ToLower(cmp.Or(code.Language, languagePython)), Arguments: code.Code,
+		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: cmp.Or(code.id, chat.NewID()), Name: strings.ToLower(cmp.Or(code.Language, languagePython)), Arguments: code.Code,
 	}}}
 	t.parts = append(t.parts, t.code)
 }

@@ -51,25 +51,20 @@ func Sources(use *contentv1.ToolUse) []citation.Source {
 	if use.GetToolType() != contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH {
 		return nil
 	}
-	type found struct {
-		URL   string `json:"url"`
-		Title string `json:"title"`
+	var pages []citation.Source
+	if _ = json.Unmarshal([]byte(use.GetResult()), &pages); len(pages) == 0 {
+		pages, _ = sourcesOf(use.GetArguments())
 	}
-	var pages []found
-	_ = json.Unmarshal([]byte(use.GetResult()), &pages)
+	return slices.DeleteFunc(pages, func(page citation.Source) bool { return page.URL == "" })
+}
+
+// sourcesOf are the pages that the action of OpenAI's search names; ok is false if it names none.
+func sourcesOf(arguments string) (pages []citation.Source, ok bool) {
 	var action struct {
-		Sources []found `json:"sources"`
+		Sources []citation.Source `json:"sources"`
 	}
-	if len(pages) == 0 && json.Unmarshal([]byte(use.GetArguments()), &action) == nil {
-		pages = action.Sources
-	}
-	var all []citation.Source
-	for _, page := range pages {
-		if page.URL != "" {
-			all = append(all, citation.Source{URL: page.URL, Title: page.Title})
-		}
-	}
-	return all
+	_ = json.Unmarshal([]byte(arguments), &action)
+	return action.Sources, action.Sources != nil
 }
 
 // Code is the code that an interpreter ran.

@@ -14,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Types of blocks of Anthropic's format.
@@ -129,6 +130,9 @@ func WriteAnthropicCall(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 	if !IsAnthropicResult(use.GetResult()) {
 		words = wordsOf(use)
 	}
+	if _, found := sourcesOf(arguments); found && words.result == searchResult {
+		arguments = searchInput(use)
+	}
 	w.TextMember("type", words.call)
 	w.TextMember("id", anthropicID(use))
 	w.TextMember("name", cmp.Or(words.name, use.GetName()))
@@ -239,9 +243,7 @@ func ForAnthropic(use *contentv1.ToolUse) *contentv1.ToolUse {
 		}))
 		return own
 	}
-	if object := jsonread.IsObject(use.GetArguments()); !object || Query(use) != "" && !strings.Contains(use.GetArguments(), `"query"`) {
-		own.Arguments = string(jsonwrite.Marshal(map[string]string{"query": Query(use)}))
-	}
+	own.Arguments = searchInput(use)
 	if own.Name = WebSearch; isFound(use.GetResult()) {
 		return own
 	}
@@ -256,6 +258,18 @@ func ForAnthropic(use *contentv1.ToolUse) *contentv1.ToolUse {
 		own.Result = `{"type":"` + searchResult + `_error","error_code":"unavailable"}`
 	}
 	return own
+}
+
+// searchInput is the input of another vendor's search: an object that says what was searched for, and not what was found.
+func searchInput(use *contentv1.ToolUse) string {
+	asked, err := orderedjson.DecodeObject([]byte(use.GetArguments()))
+	if err != nil {
+		asked = &orderedjson.Object{}
+	}
+	if _, said := asked.Get("query"); !said && Query(use) != "" {
+		asked = new(orderedjson.Object).With("query", Query(use))
+	}
+	return string(orderedjson.Append(nil, without(asked, "sources")))
 }
 
 // ReopenAnthropic returns a block of a client's request in which the pages that ForAnthropic has made are not: what that

@@ -165,7 +165,7 @@ func searchAction(arguments string) string {
 }
 
 // openaiPrefixes are the prefixes of the ids of items.
-var openaiPrefixes = map[string]string{OpenAISearch: "ws_", OpenAICode: "ci_", OpenAIList: "mcpl_", OpenAIMCP: "mcp_"}
+var openaiPrefixes = map[string]string{OpenAISearch: "ws_", OpenAICode: "ci_", OpenAIMCP: "mcp_"}
 
 // OpenAIType is the type of the item of what a tool did.
 func OpenAIType(use *contentv1.ToolUse) string {
@@ -181,15 +181,26 @@ func OpenAIType(use *contentv1.ToolUse) string {
 	}
 }
 
+// OpenAIKept reports whether a client's item is of use to a model: not a list of tools, which their server makes anew,
+// nor a search of which nothing is known.
+func OpenAIKept(use *contentv1.ToolUse) bool {
+	kind := OpenAIType(use)
+	return kind != OpenAIList && (kind != OpenAISearch || Query(use) != "")
+}
+
 // OpenAIID is the id of the item of what a tool did.
 func OpenAIID(use *contentv1.ToolUse) string {
 	return idOf(openaiPrefixes[OpenAIType(use)], use.GetId())
 }
 
-// OpenAIItem is the item of what a tool did as clients of the Responses API get it, with this status.
+// OpenAIItem is the item of what a tool did as clients of the Responses API get it, with this status; empty for a list of
+// a server's tools, whose server is not known any more.
 func OpenAIItem(use *contentv1.ToolUse, status string) string {
 	w := jsonwrite.NewWriter(256)
 	kind := OpenAIType(use)
+	if kind == OpenAIList {
+		return ""
+	}
 	if use.Error != nil && status == statusCompleted {
 		status = statusFailed
 	}
@@ -209,14 +220,10 @@ func OpenAIItem(use *contentv1.ToolUse, status string) string {
 		w.EndList()
 	default:
 		w.TextMember("server_label", use.GetContext())
-		if kind == OpenAIList {
-			w.RawMember("tools", listed(use.GetResult()))
-		} else {
-			w.TextMember("status", status)
-			w.TextMember("name", use.GetName())
-			w.TextMember("arguments", use.GetArguments())
-			w.TextMember("output", textsOf([]byte(asJSON(use.GetResult()))))
-		}
+		w.TextMember("status", status)
+		w.TextMember("name", use.GetName())
+		w.TextMember("arguments", use.GetArguments())
+		w.TextMember("output", textsOf([]byte(asJSON(use.GetResult()))))
 		w.Key("error")
 		if use.Error == nil {
 			w.Null()
@@ -260,14 +267,6 @@ func OpenAIEvents(use *contentv1.ToolUse) []OpenAIEvent {
 		grow("_arguments", "arguments", use.GetArguments())
 	}
 	return append(all, end)
-}
-
-// listed are the tools of a server as a list.
-func listed(result string) string {
-	if jsonread.IsList(result) {
-		return result
-	}
-	return "[]"
 }
 
 // asJSON is a result that is a list of blocks itself, and any other as a text.

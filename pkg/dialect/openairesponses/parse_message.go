@@ -103,8 +103,8 @@ func (c *conversation) item(it *item) error {
 		c.Add(compactionMessage(it))
 	case typeCompact:
 		return dialect.NotSupported("type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
-	default: // Tools are read before, and what is not known is passed over, as is a search of which nothing is.
-		if it.Use != nil && !restored && (it.Type != hosted.OpenAISearch || hosted.Query(it.Use) != "") {
+	default: // Tools are read before, and what is not known is passed over.
+		if it.Use != nil && !restored && hosted.OpenAIKept(it.Use) {
 			c.used++
 			it.Use.Id = cmp.Or(it.Use.GetId(), fmt.Sprintf("use_%d", c.used)) // Some clients leave ids out.
 			c.Say(it.parts()...)
