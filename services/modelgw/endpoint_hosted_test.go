@@ -132,6 +132,19 @@ func TestASearchOfAnthropicsIsTheModelsVendors(t *testing.T) {
 	assert.Contains(t, answer, `"url":"https://n.example","title":"News"`)
 }
 
+// A client of chat completions that asks for a search gets the one of the model's vendor, and what it cites.
+func TestASearchOfChatCompletionsIsTheModelsVendors(t *testing.T) {
+	t.Parallel()
+	g, claude, _, _ := serveSearchers(t)
+	for _, stream := range []string{"false", "true"} {
+		answer := read(t, g.post(t, "/v1/chat/completions", `{"model":"`+claudeModel+`","stream":`+stream+`,"messages":[{"role":"user","content":"q"}],
+			"web_search_options":{"user_location":{"type":"approximate","approximate":{"country":"NO"}}}}`))
+		offered, _ := toolsOf(t, claude)
+		assert.Contains(t, strings.Join(offered, ""), `"user_location":{"type":"approximate","country":"NO"}`)
+		assert.Contains(t, answer, `"annotations":[{"type":"url_citation","url_citation":{"start_index":0,"end_index":9,"url":"https://n.example","title":"News"}}]`)
+	}
+}
+
 // A client of Gemini's API is told of a search in the grounding of the answer.
 func TestASearchOfGeminisIsTheModelsVendors(t *testing.T) {
 	t.Parallel()
@@ -170,7 +183,8 @@ func TestWhatAVendorDoesNotRunIsLeftOutOrRefused(t *testing.T) {
 		"any call":               {responsesPath, `{"model":"mockllm/m","input":"q","tools":[{"type":"web_search"}],"tool_choice":"required"}`, "tool_choice"},
 		"domains": {messagesPath, `{"model":"` + gptModel + `","max_tokens":9,"messages":[{"role":"user","content":"q"}],
 			"tools":[{"type":"web_search_20250305","name":"web_search","blocked_domains":["a.example"]}]}`, "tools.0.blocked_domains: "},
-		"kept files": {responsesPath, `{"model":"` + claudeModel + `","input":"q","tools":[{"type":"code_interpreter","container":"cntr_1"}]}`, "tools[0].container"},
+		"chat completions": {"/v1/chat/completions", `{"model":"mockllm/m","messages":[{"role":"user","content":"q"}],"web_search_options":{}}`, "web_search_options"},
+		"kept files":       {responsesPath, `{"model":"` + claudeModel + `","input":"q","tools":[{"type":"code_interpreter","container":"cntr_1"}]}`, "tools[0].container"},
 	} {
 		answer := g.post(t, tt.path, tt.body)
 		assert.Equal(t, http.StatusBadRequest, answer.StatusCode, name)
@@ -224,6 +238,7 @@ func TestToolsOfVendorsAreWithheldFromOthersThanTheOperator(t *testing.T) {
 		"Claude's servers":     {claude, messagesPath, `{"model":"` + claudeModel + `","max_tokens":9,"messages":[{"role":"user","content":"q"}],"mcp_servers":[{"type":"url","name":"m","url":"https://m.example"}]}`},
 		"Claude, forced":       {claude, messagesPath, `{"model":"` + claudeModel + `","max_tokens":9,"messages":[{"role":"user","content":"q"}],"tools":[` + search + `],"tool_choice":{"type":"tool","name":"web_search"}}`},
 		"OpenAI":               {gpt, responsesPath, `{"model":"` + gptModel + `","input":"q","tools":[{"type":"web_search"},{"type":"code_interpreter","container":{"type":"auto"}}]}`},
+		"OpenAI, chat":         {gpt, "/v1/chat/completions", `{"model":"` + gptModel + `","messages":[{"role":"user","content":"q"}],"web_search_options":{}}`},
 		"OpenAI, an item":      {gpt, responsesPath, `{"model":"` + gptModel + `","input":[{"type":"\u0061dditional_tools","role":"developer","tools":[{"type":"web_search"}]},{"role":"user","content":"q"}]}`},
 		"OpenAI, a namespace":  {gpt, responsesPath, `{"model":"` + gptModel + `","input":"q","tools":[{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}]}`},
 		"OpenAI for Anthropic": {gpt, messagesPath, `{"model":"` + gptModel + `","max_tokens":9,"messages":[{"role":"user","content":"q"}],"tools":[` + search + `]}`},

@@ -59,6 +59,25 @@ func OpenAI(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, 
 	return s.tool(offer, vendorOpenAI, without(object, "type")), nil
 }
 
+// ChatSearch reads the member web_search_options of chat completions.
+func ChatSearch(raw json.RawMessage) (*toolv1.ToolInfo, error) {
+	const member = "web_search_options"
+	var w struct {
+		Size  string `json:"search_context_size"`
+		Place *struct {
+			Approximate *place `json:"approximate"`
+		} `json:"user_location"`
+	}
+	if err := read(raw, member, &w); err != nil {
+		return nil, err
+	}
+	s := &search{size: w.Size}
+	if w.Place != nil {
+		s.place = w.Place.Approximate
+	}
+	return s.tool(Offer{Member: member, Type: member}, "", nil), nil
+}
+
 // keepsFiles reports whether an interpreter is to run in a container, or with files, that OpenAI keeps.
 func keepsFiles(tool *orderedjson.Object) bool {
 	switch container, _ := tool.Get("container"); container := container.(type) {

@@ -3,9 +3,11 @@ package openaichat
 import (
 	"cmp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -46,17 +48,23 @@ type said struct {
 	text, refusal, reasoning string
 	parts                    []*contentv1.Content
 	calls                    []*toolv1.ToolCall
+	// sources are those of the text.
+	sources []citation.Annotation
 }
 
-func saidBy(m *modelv1.ChatMessage) said {
+// saidBy is a message whose texts have something between them: a line break, or nothing in a stream.
+func saidBy(m *modelv1.ChatMessage, between string) said {
 	s := said{parts: chat.Parts(m.GetContent()), calls: m.GetToolCalls()}
 	var texts, refusals, reasoning []string
+	before := int64(0) // how many characters the texts before have
 	for _, part := range s.parts {
 		switch p := part.GetPart().(type) {
 		case *contentv1.Content_Text:
 			if p.Text.GetRefusal() {
 				refusals = append(refusals, p.Text.GetText())
 			} else if p.Text.GetText() != "" {
+				s.sources = append(s.sources, citation.OpenAIOf(p.Text, before+int64(len(texts)*len(between)))...)
+				before += int64(utf8.RuneCountInString(p.Text.GetText()))
 				texts = append(texts, p.Text.GetText())
 			}
 		case *contentv1.Content_Reasoning:
@@ -65,7 +73,7 @@ func saidBy(m *modelv1.ChatMessage) said {
 			}
 		}
 	}
-	s.text, s.refusal, s.reasoning = strings.Join(texts, "\n"), strings.Join(refusals, "\n"), strings.Join(reasoning, "\n")
+	s.text, s.refusal, s.reasoning = strings.Join(texts, between), strings.Join(refusals, "\n"), strings.Join(reasoning, "\n")
 	return s
 }
 
@@ -78,7 +86,7 @@ func openReasoning(r *contentv1.Reasoning) string {
 }
 
 func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
-	s := saidBy(m)
+	s := saidBy(m, "\n")
 	w.BeginObject()
 	w.TextMember("role", "assistant")
 	w.Key("content")
@@ -91,10 +99,23 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	w.TextUnlessEmpty(memberReasoningContent, s.reasoning)
 	writeDetails(w, s.parts)
 	writeImages(w, s.parts)
+	writeSources(w, s.sources)
 	if len(s.calls) > 0 {
 		writeCalls(w, s.calls)
 	}
 	w.EndObject()
+}
+
+// writeSources writes the sources of a text, if it has any.
+func writeSources(w *jsonwrite.Writer, sources []citation.Annotation) {
+	if len(sources) == 0 {
+		return
+	}
+	w.BeginListMember("annotations")
+	for i := range sources {
+		sources[i].WriteChat(w)
+	}
+	w.EndList()
 }
 
 // finishReason is the word for a stop reason.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -68,6 +69,17 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	if r.Tools, err = openai.ReadFunctions(w.Tools); err != nil {
 		return nil, err
 	}
+	if jsonread.IsSet(w.WebSearch) {
+		search, err := hosted.ChatSearch(w.WebSearch)
+		if err != nil {
+			return nil, err
+		}
+		if all := append(r.Tools, search); len(hosted.Named(all)) == len(all) {
+			r.Tools = all
+		} else {
+			return nil, dialect.Invalid("tools", "has a function %s, which is the name of the search of web_search_options", search.GetName())
+		}
+	}
 	if r.Choice, err = openai.ReadChoice(w.ToolChoice, "tool_choice", openai.ChoiceRequired); err != nil {
 		return nil, err
 	}
@@ -96,8 +108,6 @@ func (w *wireRequest) check() error {
 		return dialect.NotSupported("audio", "spoken answers are not supported here")
 	case slices.ContainsFunc(w.Modalities, func(kind string) bool { return kind != "text" && kind != modalityImage }):
 		return dialect.NotSupported("modalities", "no more than `text` and `image` is supported here")
-	case jsonread.IsSet(w.WebSearch):
-		return dialect.NotSupported("web_search_options", "is not supported here; give a tool that searches")
 	default:
 		return nil
 	}

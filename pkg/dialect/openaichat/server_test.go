@@ -129,7 +129,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}}`:                              "json_schema",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "grammar"}}`:                                  "response_format.type",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "modalities": ["text", "audio"]}`:                                         "modalities",
-		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "web_search_options": {}}`:                                                "web_search_options",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "web_search_options": {"search_context_size":1}}`:                         "web_search_options",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "functions": [{"name": "f"}]}`:                                            "tools",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "function_call": "auto"}`:                                                 "tool_choice",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "audio": {"voice": "a"}}`:                                                 "audio",

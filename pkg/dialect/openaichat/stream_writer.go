@@ -75,7 +75,10 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 
 // rest writes the missing part of a choice.
 func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
-	c, all := s.choice(index), saidBy(choice.GetMessage())
+	c, all := s.choice(index), saidBy(choice.GetMessage(), "\n")
+	if streamed := saidBy(choice.GetMessage(), ""); streamed.text == c.Text.String() {
+		all.sources = streamed.sources
+	}
 	if rest, more := strings.CutPrefix(all.reasoning, c.Reasoning.String()); more && rest != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, rest) })
 	}
@@ -96,6 +99,7 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 		w.BeginObjectMember("delta")
 		writeDetails(w, all.parts)
 		writeImages(w, all.parts)
+		writeSources(w, all.sources)
 		w.EndObject()
 		writeLogprobs(w, choice.GetLogprobs())
 		w.TextMember("finish_reason", finishReason(choice.GetStopReason()))

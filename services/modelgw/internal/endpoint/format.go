@@ -101,7 +101,8 @@ var chatCompletions = &format{
 	list:     openaiModels,
 	entry:    openaiModel,
 
-	asksHosted: chatHosting.asks,
+	asksHosted:    chatHosting.asks,
+	demandsHosted: true,
 }
 
 // responses is OpenAI's Responses API.

@@ -34,7 +34,7 @@ func (f *format) host(r *dialect.Request, m *provider.Model) error {
 		unmet := h.Unmet(offer)
 		switch {
 		case lacks && f.demandsHosted:
-			return dialect.NotSupported(offer.Member, "%q is a tool that a vendor runs, which %s does not have here; give a tool with a name and an input_schema", offer.Type, m.FullName())
+			return dialect.NotSupported(offer.Member, "%q is a tool that a vendor runs, which %s does not have here; give a function", offer.Type, m.FullName())
 		case lacks && r.Choice.GetFunction() == tool.GetName():
 			return dialect.NotSupported("tool_choice", "demands %q, a tool that a vendor runs, which %s does not have here", offer.Type, m.FullName())
 		case lacks:

@@ -45,7 +45,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},
-		Hosted:    m.hosted(),
+		Hosted:    m.hosted(c),
 		Fetches:   provider.Fetches{Images: m.atVendor},
 		Upstreams: m.upstreams,
 		Batch:     m.batch,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -45,8 +46,11 @@ func (m *model) controlsComputers() bool {
 	return !refused && m.name.controlsComputers()
 }
 
-// hosted are the tools that the servers run with the model.
-func (m *model) hosted() provider.Hosted {
+// hosted are the tools that the servers run with the model: none where the server is not known to have the Responses API.
+func (m *model) hosted(c *modelv1.GenerateConfig) provider.Hosted {
+	if !m.byName && !m.usesResponses(c) {
+		return provider.Hosted{}
+	}
 	h := provider.Hosted{Restrictions: []string{hosted.AllowedDomains, hosted.Container}}
 	if m.runsTools() {
 		h.Kinds = append(h.Kinds, provider.WebSearch, provider.CodeExecution)
