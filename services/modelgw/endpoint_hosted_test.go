@@ -199,6 +199,22 @@ func TestWhatAVendorDoesNotRunIsLeftOutOrRefused(t *testing.T) {
 	assert.Contains(t, body, `"f"`)
 }
 
+// A conversation in which a vendor searched goes on with a model whose API has no place for that.
+func TestASearchIsNoHindranceToAnotherModel(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Mistral.APIKey, c.Mistral.BaseURL, c.Mistral.ConversationAPI = config.NewSecret("k"), v.URL, new(false)
+	})
+	answer := g.post(t, responsesPath, `{"model":"mistral/mistral-small","input":[{"role":"user","content":"q"},
+		{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"news"}},
+		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Rain."}]},{"role":"user","content":"r"}]}`)
+	require.Equal(t, http.StatusOK, answer.StatusCode, read(t, answer))
+	_, body := toolsOf(t, v)
+	assert.Contains(t, body, "Rain.")
+	assert.NotContains(t, body, "news")
+}
+
 // Servers of tools and interpreters go to the vendor of the model as well.
 func TestServersOfToolsAndInterpretersAreTheModelsVendors(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,12 @@ var suite = dialecttest.Harness{
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]},` +
 			`{"type":"document","source":{"type":"content","content":[{"type":"text","text":"x"}]}}]}]}`,
 		`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"system":"s","tool_choice":{"type":"none"},"output_format":{"type":"json_schema","schema":{}}}`,
+		`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[` +
+			`{"type":"server_tool_use","id":"h","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"h","content":[{"type":"web_search_result","encrypted_content":"evalfleet:2:"}]},` +
+			`{"type":"mcp_tool_use","id":"i","name":"j","server_name":"k"},{"type":"mcp_tool_result","tool_use_id":"i","is_error":true,"content":"l"}]},{"role":"user","content":"y"}],` +
+			`"tools":[{"type":"web_search_20250305","name":"web_search","allowed_domains":["a"],"max_uses":2,"user_location":{"type":"approximate","city":"c"}},` +
+			`{"type":"code_execution_20250825","name":"code_execution"},{"type":"mcp_toolset","mcp_server_name":"s","default_config":{"enabled":false},"configs":{"f":{"enabled":true}}}],` +
+			`"mcp_servers":[{"type":"url","name":"s","url":"https://s.example","authorization_token":"t","tool_configuration":{"allowed_tools":["f"]}}]}`,
 	},
 	Responses: []string{answerBody, `{"content":` + everyBlock + `,"usage":{"input_tokens":1},"stop_details":{"category":"c"}}`},
 	Streams: map[string]dialecttest.Stream{

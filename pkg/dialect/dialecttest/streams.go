@@ -37,7 +37,9 @@ func streams(t *testing.T, h Harness) {
 // Parts that have no pieces come whole, before the answer is complete. A client has each once, and all else too.
 func wholeParts(t *testing.T, h Harness) {
 	use := chat.ToolUsePart(&contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH, Id: "u1", Name: "search", Arguments: "{}", Result: "[]"})
-	parts := []*contentv1.Content{picture, use}
+	code := chat.ToolUsePart(&contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: "u2", Name: "python", Arguments: "f()", Result: "1"})
+	called := chat.ToolUsePart(&contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL, Id: "u3", Name: "f", Context: new("s"), Arguments: "{}", Result: "2", Error: new("no")})
+	parts := []*contentv1.Content{picture, use, code, called}
 	if !h.NoReasoning {
 		parts = append(parts, chat.ReasoningPart("Hm."))
 	}
@@ -51,7 +53,7 @@ func wholeParts(t *testing.T, h Harness) {
 		return all
 	}
 	want, _ := whole(t, h, strings.NewReader(stream(t, h, output, nil)))
-	for _, came := range [][]*contentv1.Content{{picture}, {use}, {picture, use}} {
+	for _, came := range [][]*contentv1.Content{{picture}, {use}, {code}, {called}, {picture, use}, {use, code, called}} {
 		pieces := make([]*modelv1.GenerateDelta, len(came))
 		for i, part := range came {
 			pieces[i] = dialect.PartDelta(part)

@@ -40,6 +40,7 @@ data: {"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP","i
 var suite = dialecttest.Harness{
 	Codec: gemini.Codec{}, NoCacheWrites: true, WholeCalls: true, NoLastEvent: true,
 	Requests: []string{
+		`{"contents":[{"parts":[{"text":"x"}]}],"tools":[{"google_search":{"exclude_domains":["a"],"timeRangeFilter":{"startTime":"x"}}},{"googleSearchRetrieval":{}},{"codeExecution":{},"urlContext":{}}]}`,
 		`{"contents":[{"parts":[{"text":"x"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]},{"role":"model","parts":[` + knownParts + `]},` +
 			`{"role":"user","parts":[{"functionResponse":{"id":"f1","name":"f","response":{"result":[1]},"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}},` +
 			`{"functionResponse":{"name":"g","response":{"error":"no"}}},{"text":"y"}]}],"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]}}`,

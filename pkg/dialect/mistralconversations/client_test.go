@@ -89,11 +89,10 @@ func TestWhatAConversationCannotTake(t *testing.T) {
 	t.Parallel()
 	media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "data:x/y;base64,aGk="}}
 	for name, m := range map[string]*modelv1.ChatMessage{
-		"audio":                   say(chat.User(""), &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media}}}),
-		"a document of a model":   say(chat.Assistant(""), &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media}}}),
-		"data":                    say(chat.Assistant(""), &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: "{}"}}}),
-		"a call of an MCP server": say(chat.Assistant(""), use(mcp, "")),
-		"a tool use of a user":    say(chat.User(""), use(code, "")),
+		"audio":                 say(chat.User(""), &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media}}}),
+		"a document of a model": say(chat.Assistant(""), &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media}}}),
+		"data":                  say(chat.Assistant(""), &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: "{}"}}}),
+		"a tool use of a user":  say(chat.User(""), use(code, "")),
 	} {
 		body, err := mistralconversations.Codec{}.AppendRequest(nil, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{m, chat.User("q")}})
 		_, ok := errors.AsType[*dialect.UnsupportedError](err)

@@ -200,10 +200,11 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	for _, part := range list.GetParts() {
 		if use := part.GetToolUse(); use != nil {
 			end()
+			name := ToolCode
 			if use.GetToolType() == mcpCall {
-				e.Refuse("messages", "a call of an MCP server that a provider has made")
+				name = use.GetName()
 			}
-			e.output(func() { e.Body.Text("code_interpreter: \n\n" + use.GetArguments() + "\n\n" + use.GetResult()) })
+			e.output(func() { e.Body.Text(name + ": \n\n" + use.GetArguments() + "\n\n" + use.GetResult()) })
 			continue
 		}
 		if !open {

@@ -53,6 +53,7 @@ func events(chunks []string) string { return "data: " + strings.Join(chunks, "\n
 var suite = dialecttest.Harness{
 	Codec: openaichat.Codec{},
 	Requests: []string{
+		`{"model":"m","messages":[{"role":"user","content":"q"}],"web_search_options":{"search_context_size":"low","user_location":{"type":"approximate","approximate":{"city":"c"}}}}`,
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":"<think signature=\"s\">a</think>b","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]}],"tool_choice":"auto","stop":["a"]}`,
 		`{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"x","format":"evalfleet"}]}]}`,
 	},

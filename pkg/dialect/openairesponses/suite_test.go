@@ -94,6 +94,11 @@ var suite = dialecttest.Harness{
 	NoStopSequences: true,
 	Requests: []string{
 		`{"model":"m","input":[{"type":"compaction","id":"cmp_1","encrypted_content":"c2VhbGVk"},{"role":"user","content":"go on"}]}`,
+		`{"model":"m","input":[{"role":"user","content":"q"},{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q","sources":[{"type":"url","url":"u"}]}},` +
+			`{"type":"code_interpreter_call","code":"1","outputs":[{"type":"logs","logs":"1"},{"type":"image","url":"u"}]},{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"f","arguments":"{}","output":"o","error":"e"},` +
+			`{"type":"mcp_list_tools","server_label":"s","tools":[{"name":"f","input_schema":{}}]}],"tool_choice":{"type":"mcp","server_label":"s"},` +
+			`"tools":[{"type":"web_search","filters":{"allowed_domains":["a"]},"user_location":{"city":"c"},"search_context_size":"low","external_web_access":false},` +
+			`{"type":"code_interpreter","container":{"type":"auto","file_ids":["f"]}},{"type":"mcp","server_label":"s","server_url":"https://s.example","require_approval":"never","allowed_tools":{"tool_names":["f"]}}]}`,
 		`{"model":"m","input":"q","instructions":"Be brief.","tool_choice":"auto","text":{"format":{"type":"text"}}}`,
 		`{"model":"m","input":[{"role":"user","content":"q"},` + strings.Join(items, ",") +
 			`,{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"1"}]},{"type":"function_call_output","call_id":"c2","output":"2"}]}`,

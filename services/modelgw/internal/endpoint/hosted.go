@@ -10,6 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/clienttool"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -27,6 +29,9 @@ func mayHost(ctx context.Context) bool { return auth.FromContext(ctx).Name == au
 // is refused.
 func (f *format) host(r *dialect.Request, m *provider.Model) error {
 	h := provider.CapabilitiesOf(m.Provider, r.Config).Hosted
+	if h.Untold {
+		forget(r.Messages)
+	}
 	var left []*toolv1.ToolInfo
 	for _, tool := range r.Tools {
 		offer, ok := hosted.Of(tool)
@@ -51,6 +56,18 @@ func (f *format) host(r *dialect.Request, m *provider.Model) error {
 	return nil
 }
 
+// forget leaves what vendors' tools did out of a client's messages, which are modified.
+func forget(messages []*modelv1.ChatMessage) {
+	for _, m := range messages {
+		if list := m.GetContent().GetList(); list != nil {
+			list.Parts = slices.DeleteFunc(list.GetParts(), func(part *contentv1.Content) bool { return part.GetToolUse() != nil })
+			if len(list.GetParts()) == 0 {
+				m.Content = chat.TextContent("")
+			}
+		}
+	}
+}
+
 // withhold leaves the offers of tools that vendors run out of a request, and a choice that demands one. It returns their
 // kinds.
 func withhold(r *dialect.Request) (kinds []string) {
@@ -72,7 +89,11 @@ func (e *Endpoints) fitHosted(ctx context.Context, x *exchange, r *dialect.Reque
 	if mayHost(ctx) {
 		return x.host(r, m)
 	}
-	for _, kind := range withhold(r) {
+	withheld := withhold(r)
+	if err := x.host(r, m); err != nil {
+		return err
+	}
+	for _, kind := range withheld {
 		if _, said := e.withheld.LoadOrStore(kind, true); !said {
 			e.deps.Logger.WarnContext(ctx, "a tool that a vendor runs was withheld from a caller without the operator's token; this is said once", "tool", kind, "caller", auth.FromContext(ctx).Name, "request_id", x.id)
 		}

@@ -30,6 +30,8 @@ type Hosted struct {
 	Restrictions []string
 	// Alone means that a request has either such tools or functions.
 	Alone bool
+	// Untold means that the API has no place for what a vendor's tools did in a conversation, and refuses it.
+	Untold bool
 }
 
 // Lacks reports whether an offer among these tools is of a tool that the vendor does not run.
