@@ -227,7 +227,7 @@ func ForAnthropic(use *contentv1.ToolUse) *contentv1.ToolUse {
 			return nil
 		}
 		own := proto.CloneOf(use)
-		own.Id = anthropicID(use)
+		own.Id, own.Result = anthropicID(use), cmp.Or(use.GetResult(), use.GetError())
 		return own
 	case IsAnthropicResult(use.GetResult()):
 		return use
@@ -235,10 +235,14 @@ func ForAnthropic(use *contentv1.ToolUse) *contentv1.ToolUse {
 	own := proto.CloneOf(use)
 	own.Id = anthropicID(use)
 	if use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
+		status := 0 // More of it is not known.
+		if use.Error != nil {
+			status = 1
+		}
 		own.Name, own.Arguments = CodeExecution, string(jsonwrite.Marshal(map[string]string{"code": Code(use)}))
 		own.Result = string(jsonwrite.Marshal(map[string]any{
 			"type": CodeExecution + resultSuffix, "tool_use_id": own.GetId(), "content": map[string]any{
-				"type": CodeExecution + "_result", "stdout": use.GetResult(), "stderr": use.GetError(), "return_code": 0, "content": []any{},
+				"type": CodeExecution + "_result", "stdout": use.GetResult(), "stderr": use.GetError(), "return_code": status, "content": []any{},
 			},
 		}))
 		return own

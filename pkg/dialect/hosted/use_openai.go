@@ -117,6 +117,9 @@ func failureText(raw json.RawMessage) string {
 		Message string            `json:"message"`
 	}
 	_ = json.Unmarshal(raw, &failure)
+	if said := textsOf([]byte(failure.Content)); said != "" {
+		return said // of a list of blocks
+	}
 	return cmp.Or(string(failure.Content), failure.Message)
 }
 
@@ -224,11 +227,15 @@ func OpenAIItem(use *contentv1.ToolUse, status string) string {
 		w.TextMember("name", use.GetName())
 		w.TextMember("arguments", use.GetArguments())
 		w.TextMember("output", textsOf([]byte(asJSON(use.GetResult()))))
-		w.Key("error")
 		if use.Error == nil {
-			w.Null()
+			w.RawMember("error", "null")
 		} else {
-			w.Text(use.GetError())
+			w.BeginObjectMember("error")
+			w.TextMember("type", "mcp_tool_execution_error")
+			w.BeginListMember("content")
+			w.TextObject("type", "text", "text", use.GetError())
+			w.EndList()
+			w.EndObject()
 		}
 	}
 	w.EndObject()

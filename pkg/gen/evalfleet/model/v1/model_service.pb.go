@@ -1441,7 +1441,8 @@ type GenerateDelta_ToolCall struct {
 
 type GenerateDelta_Part struct {
 	// A part that has ended and that its pieces, if any, do not contain completely: reasoning with its provider's seal.
-	// It represents the reasoning since the last other piece.
+	// It represents the reasoning since the last other piece. Or a text with its sources, after all of its pieces, or what a
+	// tool of the provider did, which has no pieces.
 	Part *v12.Content `protobuf:"bytes,5,opt,name=part,proto3,oneof"`
 }
 

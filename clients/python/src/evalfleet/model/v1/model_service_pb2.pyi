@@ -768,7 +768,8 @@ class GenerateDelta(_message.Message):
     @_builtins.property
     def part(self) -> _content_pb2.Content:
         """A part that has ended and that its pieces, if any, do not contain completely: reasoning with its provider's seal.
-        It represents the reasoning since the last other piece.
+        It represents the reasoning since the last other piece. Or a text with its sources, after all of its pieces, or what a
+        tool of the provider did, which has no pieces.
         """
 
     def __init__(
