@@ -15,7 +15,7 @@ type turnReader struct {
 	tools []*toolv1.ToolInfo
 	parts []*contentv1.Content
 	calls []*toolv1.ToolCall
-	// newID makes an id for a call that has none; nil makes a random one.
+	// newID makes an id for a call or for code, if it has none; nil makes a random one.
 	newID func(function string) string
 	// code is code that the server ran, until its result comes.
 	code *contentv1.Content
@@ -113,8 +113,16 @@ const noResult = `{"gemini_no_result":true}`
 
 // executed adds code that the server ran.
 func (t *turnReader) executed(code *executableCode) {
+	id := code.id
+	switch {
+	case id != "":
+	case t.newID != nil:
+		id = t.newID("code")
+	default:
+		id = chat.NewID()
+	}
 	t.code = &contentv1.Content{InternalJson: noResult, Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
-		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: cmp.Or(code.id, chat.NewID()), Name: strings.ToLower(cmp.Or(code.Language, languagePython)), Arguments: code.Code,
+		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: id, Name: strings.ToLower(cmp.Or(code.Language, languagePython)), Arguments: code.Code,
 	}}}
 	t.parts = append(t.parts, t.code)
 }

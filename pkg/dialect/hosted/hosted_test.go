@@ -79,7 +79,7 @@ func TestWhatToolsDidIsToldInTheClientsForm(t *testing.T) {
 	t.Parallel()
 	for pair, want := range map[string][]string{
 		"anthropic>anthropic": {`"encrypted_content":"E"`, `"encrypted_index":"I"`, `"name":"bash_code_execution"`, `"content":[{"text":"seen","type":"text"}]`},
-		"anthropic>openai":    {`"type":"web_search_call","status":"completed","action":{"type":"search","query":"q","sources":[{"type":"url","url":"https://a.example"}]}`, `"start_index":0,"end_index":4,"url":"https://a.example","title":"A"`, `"type":"code_interpreter_call","status":"completed","code":"ls","container_id":"","outputs":[{"type":"logs","logs":"12"}]`, `"id":"mcp_mcptoolu_3","type":"mcp_call","server_label":"s"`, `"output":"seen","error":null`},
+		"anthropic>openai":    {`"type":"web_search_call","status":"completed","action":{"type":"search","query":"q","sources":[{"type":"url","url":"https://a.example"}]}`, `"start_index":0,"end_index":4,"url":"https://a.example","title":"A"`, `"type":"code_interpreter_call","status":"completed","code":"ls","container_id":"evalfleet:elsewhere","outputs":[{"type":"logs","logs":"12"}]`, `"id":"mcp_mcptoolu_3","type":"mcp_call","server_label":"s"`, `"output":"seen","error":null`},
 		"anthropic>gemini":    {`"executableCode":{"language":"PYTHON","code":"ls"}`, `"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"12"}`, `"webSearchQueries":["q"]`, `"web":{"uri":"https://a.example","title":"A"}`, `"startIndex":0,"endIndex":5,"text":"Ære."`},
 		"openai>anthropic":    {`"id":"srvtoolu_ws_1","name":"web_search","input":{"type":"search","query":"q"}`, `"input":{"query":"https://a.example"}`, `"id":"srvtoolu_ci_1","name":"code_execution","input":{"code":"print(1)"}`, `"stdout":"1"`, `"id":"mcptoolu_mcp_1","name":"look","server_name":"s","input":{"a":1}`, `"is_error":true,"content":"no"`, `"type":"web_search_result_location"`},
 		"openai>openai":       {`"id":"ws_1"`, `"id":"ci_1"`, `"id":"mcp_1"`, `"error":{"type":"mcp_tool_execution_error","content":[{"type":"text","text":"no"}]}`, `"end_index":3`},
@@ -180,5 +180,55 @@ func TestWhatToolsDidComesBack(t *testing.T) {
 		again, err := answers[to].codec.ParseRequest([]byte(request))
 		require.NoError(t, err)
 		assert.Equal(t, got, uses(chat.Parts(again.Messages[1].GetContent())), "equal requests are equal conversations")
+	}
+}
+
+// A conversation has the same bytes for a model of another vendor each time, and begins with those of its beginning.
+func TestWhatToolsDidKeepsPrefixes(t *testing.T) {
+	t.Parallel()
+	ask := func(more string) string {
+		r, err := gemini.Codec{}.ParseRequest([]byte(`{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[
+			{"executableCode":{"language":"PYTHON","code":"1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}},{"text":"a"}]}` + more + `]}`))
+		require.NoError(t, err)
+		r.Model = "m"
+		body, err := anthropic.Codec{}.AppendRequest(nil, r)
+		require.NoError(t, err)
+		return strings.ReplaceAll(string(body), `,"cache_control":{"type":"ephemeral"}`, "") // Marks are in the last turn.
+	}
+	first := ask("")
+	assert.Equal(t, first, ask(""))
+	longer := ask(`,{"role":"user","parts":[{"text":"r"}]}`)
+	assert.True(t, strings.HasPrefix(longer, strings.TrimSuffix(first, "]}")), "%s\n%s", first, longer)
+}
+
+// A conversation in which another vendor's tools were used goes as bytes to the client's own vendor without what that
+// would refuse.
+func TestTheClientsVendorTakesTheConversation(t *testing.T) {
+	t.Parallel()
+	take := func(*contentv1.Content) *contentv1.Content { return nil }
+	for pair, want := range map[string][]string{
+		"anthropic>openai": {`"type":"web_search_call"`, `"text":"code_interpreter: ls\n\n12"`, `"type":"mcp_call"`},
+		"gemini>openai":    {`"type":"web_search_call"`, `"text":"code_interpreter: print(1)\n\n1"`},
+		"openai>anthropic": {`"error_code":"unavailable"`, `"text":"Ære."`, `"type":"code_execution_tool_result"`},
+	} {
+		from, to, _ := strings.Cut(pair, ">")
+		codec := answers[to].codec
+		body, err := codec.AppendResponse(nil, read(t, from), dialect.ResponseMeta{})
+		require.NoError(t, err)
+		var said struct{ Output, Content json.RawMessage }
+		require.NoError(t, json.Unmarshal(body, &said))
+		request := `{"model":"m","input":` + string(said.Output) + `}`
+		if to == "anthropic" {
+			request = `{"model":"m","messages":[{"role":"assistant","content":` + string(said.Content) + `}]}`
+		}
+		require.Contains(t, request, "evalfleet:", pair)
+		reopener, ok := codec.(dialect.Reopener)
+		require.True(t, ok)
+		reopened := string(reopener.Reopen([]byte(request), take, false))
+		assert.NotContains(t, reopened, "evalfleet:", pair)
+		assert.True(t, json.Valid([]byte(reopened)), reopened)
+		for _, left := range want {
+			assert.Contains(t, reopened, left, pair)
+		}
 	}
 }

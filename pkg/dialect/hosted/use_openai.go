@@ -217,7 +217,7 @@ func OpenAIItem(use *contentv1.ToolUse, status string) string {
 	case OpenAICode:
 		w.TextMember("status", status)
 		w.TextMember("code", Code(use))
-		w.TextMember("container_id", "")
+		w.TextMember("container_id", elsewhere)
 		w.BeginListMember("outputs")
 		w.TextObject("type", "logs", "logs", Output(use))
 		w.EndList()
@@ -240,6 +240,35 @@ func OpenAIItem(use *contentv1.ToolUse, status string) string {
 	}
 	w.EndObject()
 	return w.String()
+}
+
+// elsewhere is the container of code that another vendor ran. It begins as envelopes do, so that [dialect.HasEnvelope]
+// finds it.
+const elsewhere = "evalfleet:elsewhere"
+
+// ReopenOpenAI returns an item of a client's request as OpenAI takes it, in whose containers no code of another vendor's
+// ran: such code becomes a message.
+func ReopenOpenAI(item []byte) []byte {
+	var code struct {
+		Type      string `json:"type"`
+		Container string `json:"container_id"`
+	}
+	if json.Unmarshal(item, &code) != nil || code.Type != OpenAICode || code.Container != elsewhere {
+		return item
+	}
+	use, err := OpenAIUse(OpenAICode, item)
+	if err != nil {
+		return item
+	}
+	w := jsonwrite.NewWriter(len(item))
+	w.BeginObject()
+	w.TextMember("type", "message")
+	w.TextMember("role", "assistant")
+	w.BeginListMember("content")
+	w.TextObject("type", "output_text", "text", OpenAICodeText(use).GetText().GetText())
+	w.EndList()
+	w.EndObject()
+	return w.Bytes()
 }
 
 // OpenAIBegun is the item of what a tool did as a stream begins it, without what is to come.

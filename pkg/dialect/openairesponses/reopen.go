@@ -2,13 +2,14 @@ package openairesponses
 
 import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // Reopen implements dialect.Reopener: envelopes are the sealed content of reasoning. Open reasoning is left out, since
-// the server does not take it.
+// the server does not take it, and code that another vendor ran becomes a message.
 func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
 	if !dialect.HasEnvelope(request) {
 		return request
@@ -18,8 +19,11 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 			Type string `json:"type"`
 			Seal string `json:"encrypted_content"`
 		}
-		if !dialect.HasEnvelope(raw) || jsonread.Unmarshal(raw, &it) != nil || it.Type != typeReasoning {
+		if !dialect.HasEnvelope(raw) || jsonread.Unmarshal(raw, &it) != nil {
 			return raw
+		}
+		if it.Type != typeReasoning {
+			return hosted.ReopenOpenAI(raw)
 		}
 		part := dialect.Enveloped(it.Seal, nil)
 		if part == nil {
