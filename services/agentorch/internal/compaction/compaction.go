@@ -13,6 +13,7 @@ package compaction
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -56,8 +57,8 @@ type Handler struct {
 	Windows map[string]int64
 	Counter Counter
 
-	// prefix is how many messages the conversation had when the agent began, which is set at its first call. They always
-	// stay.
+	// prefix is how many messages the conversation had when the agent began, which is set at its first call. The system
+	// messages and the input among them always stay. Once messages were removed, all of the conversation counts.
 	prefix int
 	begun  bool
 	// base are the tokens of the first messages of the input, as the last answer told; unset if none did, or if the
@@ -67,7 +68,7 @@ type Handler struct {
 	sent int
 	// asking and compacting are the intents of the agent's last call, and of its last call for a compaction.
 	asking, compacting int64
-	// ended are the calls of the present compaction.
+	// ended are the calls of the present compaction. They are about the input as it is, so a change of it drops them.
 	ended []ended
 	// warned is set once the model was told to save notes.
 	warned bool
@@ -101,10 +102,13 @@ func (h *Handler) Apply(e *agentv1.Event) {
 			h.warned, h.settled = true, true
 		}
 	case *agentv1.Event_HistoryChanged:
+		h.ended = nil
 		if c := k.HistoryChanged; c.GetReplaceAll() || len(c.GetRemovedIds()) > 0 {
-			h.base, h.prefix = nil, 0
+			h.base, h.begun, h.prefix = nil, true, math.MaxInt
+			h.warned = h.warned && !c.GetReplaceAll()
 		}
 	case *agentv1.Event_MessageAdded:
+		h.ended = nil
 		if k.MessageAdded.Index != nil {
 			h.base = nil
 		}
@@ -116,7 +120,7 @@ func (h *Handler) Apply(e *agentv1.Event) {
 func (h *Handler) intent(seq int64, i *agentv1.ModelIntent) {
 	switch i.GetPurpose() {
 	case agent.PurposeAgent:
-		h.asking, h.sent, h.settled = seq, int(i.GetMessageCount()), false
+		h.asking, h.sent, h.settled, h.ended = seq, int(i.GetMessageCount()), false, nil
 		if !h.begun {
 			h.begun, h.prefix = true, h.sent
 		}
@@ -190,7 +194,7 @@ func infos(tools []*toolv1.ToolDefinition) []*toolv1.ToolInfo {
 
 func (h *Handler) threshold() int64 {
 	window := h.Windows[h.Model]
-	if window == 0 {
+	if window <= 0 {
 		window = DefaultWindow
 	}
 	return h.Params.tokens(window)

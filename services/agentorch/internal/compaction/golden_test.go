@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
@@ -19,6 +20,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
+	"github.com/evalfleet/evalfleet/pkg/tokens"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
@@ -73,6 +75,9 @@ func (w *world) emit(e *agentv1.Event) {
 	}
 	if added := e.GetMessageAdded(); added != nil {
 		w.messages = agent.Added(w.messages, added)
+	}
+	if changed := e.GetHistoryChanged(); changed != nil {
+		w.messages = agent.Changed(w.messages, changed)
 	}
 	if c := e.GetCompacted(); c != nil {
 		w.compacted = c
@@ -134,18 +139,31 @@ func (w *world) answer(usage *modelv1.ModelUsage) {
 type characters struct{}
 
 func (characters) Messages(messages []*modelv1.ChatMessage) int64 {
-	var all []string
-	for _, m := range messages {
-		for _, part := range chat.Parts(m.GetContent()) {
-			if text := part.GetText(); text != nil {
-				all = append(all, text.GetText())
-			}
-		}
-		for _, call := range m.GetToolCalls() {
-			all = append(all, call.GetFunction(), call.GetArgumentsJson())
+	counted := make([]*modelv1.ChatMessage, len(messages))
+	for i, m := range messages {
+		counted[i] = proto.CloneOf(m)
+		for _, call := range counted[i].GetToolCalls() {
+			call.ArgumentsJson = spaced(call.GetArgumentsJson())
 		}
 	}
-	return max(1, int64(utf8.RuneCountInString(strings.Join(all, "\n"))))
+	text, media := tokens.Texts(counted)
+	return max(1, int64(utf8.RuneCountInString(text))+media)
+}
+
+// spaced is a document with a space after each colon and comma, as it was counted.
+func spaced(document string) string {
+	var b strings.Builder
+	inText := false
+	for i := range len(document) {
+		c := document[i]
+		if c == '"' && !(inText && document[i-1] == '\\') {
+			inText = !inText
+		}
+		if b.WriteByte(c); !inText && (c == ':' || c == ',') {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
 }
 
 func (characters) Tools(tools []*toolv1.ToolInfo) int64 {
@@ -291,7 +309,7 @@ func handlerCase(t *goldentest.T, c goldentest.Case) {
 	}
 }
 
-// recordedTool is a tool of the cases. Its definition has as many characters as the recorded one of alpha, 169.
+// recordedTool is a tool of the cases. Its definition has as many characters as the recorded one of alpha, 170.
 func recordedTool(name string) *toolv1.ToolInfo {
 	return &toolv1.ToolInfo{Name: name, Description: strings.Repeat("d", 54) + name, ParametersJson: `{"type":"object","properties":{}}`}
 }

@@ -153,16 +153,19 @@ func or[T any](value *T, standard T) *T {
 	return value
 }
 
+// maxThreshold bounds thresholds, since sums of tokens must not overflow. No conversation is as long.
+const maxThreshold = 1 << 60
+
 // tokens returns the threshold in tokens, of a context window.
 func (p *Params) tokens(window int64) int64 {
 	if n, err := strconv.ParseInt(p.Threshold.String(), 10, 64); err == nil {
-		return n
+		return min(n, maxThreshold)
 	}
-	part, _ := p.Threshold.Float64() // The schema admits numbers alone.
-	if part > 1 {
-		return int64(part)
+	size, _ := p.Threshold.Float64() // The schema admits numbers alone. One that is too large is infinite.
+	if size <= 1 {
+		size *= float64(window)
 	}
-	return int64(part * float64(window))
+	return int64(min(size, maxThreshold))
 }
 
 // Windows returns the context windows that a compaction uses. Own is the agent's model, as its parameters name it. The

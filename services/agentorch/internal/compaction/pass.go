@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,11 +34,15 @@ type attempt struct {
 }
 
 func (h *Handler) begin(run agent.View, forced bool) *attempt {
-	prefix := run.Messages()
+	first := run.Messages()
 	if h.begun {
-		prefix = prefix[:min(h.prefix, len(prefix))]
+		first = first[:min(h.prefix, len(first))]
 	}
-	return &attempt{Handler: h, forced: forced, input: run.Input(), prefix: prefix, messages: run.Input(), ended: h.ended, reserve: run.Spec().GetConfig().GetMaxTokens()}
+	system, input, _ := history.Partition(first)
+	return &attempt{
+		Handler: h, forced: forced, input: run.Input(), prefix: slices.Concat(system, input), messages: run.Input(), ended: h.ended,
+		reserve: run.Spec().GetConfig().GetMaxTokens(),
+	}
 }
 
 // pass applies the strategy once. It returns the call that it needs first, if there is one.
@@ -88,10 +93,17 @@ func (a *attempt) summarise() (*agent.Compact, error) {
 	if done.fault != nil {
 		return nil, fmt.Errorf("the conversation was not summarised: %s", done.fault.GetMessage())
 	}
-	if chat.StopReason(done.output) == modelv1.StopReason_STOP_REASON_MODEL_LENGTH {
+	text := chat.Completion(done.output)
+	switch chat.StopReason(done.output) { //nolint:exhaustive // others leave what the model wrote
+	case modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 		return nil, errors.New("the conversation is too long to be summarised; choose a lower threshold of the compaction")
+	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
+		return nil, errors.New("the model refused to summarise the conversation")
 	}
-	left, summary := summarized(a.messages, chat.Completion(done.output))
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("the model gave an empty summary of the conversation")
+	}
+	left, summary := summarized(a.messages, text)
 	a.leave(Summary, left)
 	a.summary = summary
 	return nil, nil

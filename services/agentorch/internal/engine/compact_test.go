@@ -118,6 +118,55 @@ func TestAProviderThatCannotCompactHasItsModelSummarise(t *testing.T) {
 		"fallback_reason": "the provider of mockllm/model cannot compact"}`, event)
 }
 
+// TestACompactionOfTheProviderMustLeaveMessages has a provider that answers with none.
+func TestACompactionOfTheProviderMustLeaveMessages(t *testing.T) {
+	t.Parallel()
+	for strategy, phase := range map[string]agentv1.RunState{
+		"auto": agentv1.RunState_RUN_STATE_SUCCEEDED, "native": agentv1.RunState_RUN_STATE_FAILED,
+	} {
+		f := newFleet(t).start()
+		f.Models.Shorten = func(*modelv1.CompactRequest) ([]*modelv1.ChatMessage, error) { return nil, nil }
+		s := f.Finish(f.Create(longLife(f, `{"strategy": "`+strategy+`", "threshold": 350}`)).Name)
+		assert.Equal(t, phase, s.Phase, strategy)
+		saw := sawOf(f.Models.Requests())
+		if phase == agentv1.RunState_RUN_STATE_SUCCEEDED {
+			assert.Equal(t, []string{"U:Start.", summaryIs}, saw[len(saw)-1])
+		} else {
+			assert.Contains(t, s.Error.GetMessage(), "no messages")
+		}
+	}
+}
+
+// TestASummaryOfAnotherConversationIsNotUsed has summaries that are too long, so that the conversation is cut, and then
+// another full context.
+func TestASummaryOfAnotherConversationIsNotUsed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	s := longLife(f, `{"strategy": "summary", "threshold": 350}, "truncation": "auto"`)
+	answer, summaries, full := f.Models.Answer, 0, 0
+	f.Models.Answer = func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		switch purpose, turn := r.GetAttribution().GetPurpose(), r.GetAttribution().GetTurn(); {
+		case purpose == agent.PurposeCompaction:
+			if summaries++; summaries <= 2 {
+				return servicetest.Say(strings.Repeat("very long ", 200)), nil
+			}
+		case turn >= 3 && full < 2:
+			full++
+			o := servicetest.Say("")
+			o.GetChoices()[0].StopReason = modelv1.StopReason_STOP_REASON_MODEL_LENGTH
+			return o, nil
+		case turn >= 3:
+			return servicetest.Say("Done.", call("c4", "submit", `{"answer": "42"}`)), nil
+		}
+		return answer(ctx, r)
+	}
+	got := f.Finish(f.Create(s).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+	assert.Equal(t, 3, summaries, "the earlier ones are about more than is left")
+	saw := sawOf(f.Models.Requests())
+	assert.Equal(t, []string{"U:Start.", summaryIs}, saw[len(saw)-1])
+}
+
 func TestACompactionThatFails(t *testing.T) {
 	t.Parallel()
 	refused := rpcerr.ProviderRejected("openai", 400, "no")
@@ -152,6 +201,24 @@ func TestACompactionThatFails(t *testing.T) {
 			assert.Contains(t, got.Error.GetMessage(), c.says)
 		})
 	}
+}
+
+// TestAFullContextIsCompactedOnceForAQuestion has the model refuse between two answers that find the context full.
+func TestAFullContextIsCompactedOnceForAQuestion(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	stops := []modelv1.StopReason{
+		modelv1.StopReason_STOP_REASON_MODEL_LENGTH, modelv1.StopReason_STOP_REASON_CONTENT_FILTER, modelv1.StopReason_STOP_REASON_MODEL_LENGTH,
+	}
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		o := servicetest.Say("")
+		o.Choices[0].StopReason = stops[0]
+		stops = append(stops[1:], modelv1.StopReason_STOP_REASON_STOP)
+		return o, nil
+	}
+	s := f.Finish(f.Create(spec(step("react", `{"prompt": null, "retry_refusals": 1, "compaction": {"strategy": "trim", "threshold": 100000}}`))).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, s.Phase)
+	assert.Len(t, f.Models.Requests(), 3, "another compaction would not help")
 }
 
 func TestAFailedTurnOfACompactedAgentFailsTheRun(t *testing.T) {

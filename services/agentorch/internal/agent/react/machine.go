@@ -32,7 +32,7 @@ type machine struct {
 	// submissions counts accepted submit calls.
 	submissions int
 	// compaction keeps the model's input short; nil if nothing does. compacted is set from a compaction for a full context
-	// until the model has answered: if the context is full again then, another one would not help.
+	// until an answer is in the conversation: if the context is full again then, another one would not help.
 	compaction *compaction.Handler
 	compacted  bool
 }
@@ -103,7 +103,6 @@ func (m *machine) Apply(e *agentv1.Event) {
 			m.asked++
 		}
 		m.settled = m.settled && k.ModelOutcome.GetError() != nil
-		m.compacted = m.compacted && (k.ModelOutcome.GetError() != nil || m.StopReason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH)
 	case *agentv1.Event_ToolsReviewed, *agentv1.Event_ScoreOutcome, *agentv1.Event_WorkerOutcome:
 		m.settled = false
 	case *agentv1.Event_HistoryChanged:
@@ -143,6 +142,7 @@ func (m *machine) compacting(e *agentv1.Event) bool {
 // took notes that the last answer is in the conversation.
 func (m *machine) took() {
 	m.asked = 0
+	m.compacted = m.compacted && m.StopReason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH
 	switch m.StopReason {
 	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
 		m.refusals++

@@ -97,6 +97,9 @@ func (c *modelCall) doCompact(ctx context.Context, p *Pending) ([]*agentv1.Event
 	if err != nil {
 		return nil, err
 	}
+	if len(answer.GetMessages()) == 0 {
+		return nil, rpcerr.ProviderResponseInvalid(provider(c.request.GetModel()), 0, "the compaction of %s left no messages", c.request.GetModel())
+	}
 	content := &agentv1.ModelOutcomeContent{Compacted: answer.GetMessages(), Call: answer.GetCall(), Warnings: answer.GetWarnings()}
 	keepFailed(content, answer.GetFailedAttempts())
 	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{

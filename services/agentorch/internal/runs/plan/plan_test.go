@@ -210,6 +210,21 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 		"a question without choices": {
 			func(s *agentv1.RunSpec) { s.Steps = []*agentv1.AgentRef{{Name: "multiple_choice"}} }, []string{"spec.steps[0]", "choices"},
 		},
+		"a context window below nothing": {
+			func(s *agentv1.RunSpec) {
+				s.Steps = []*agentv1.AgentRef{{Name: "react", ParamsJson: `{"compaction": {"strategy": "trim"}}`, ContextWindows: map[string]int64{"": -1}}}
+			}, []string{"spec.steps[0]", "context_windows", "-1"},
+		},
+		"a threshold that is a text": {
+			func(s *agentv1.RunSpec) {
+				s.Steps = []*agentv1.AgentRef{{Name: "react", ParamsJson: `{"compaction": {"strategy": "trim", "threshold": "0.9"}}`}}
+			}, []string{"spec.steps[0]", "threshold"},
+		},
+		"a threshold of nothing": {
+			func(s *agentv1.RunSpec) {
+				s.Steps = []*agentv1.AgentRef{{Name: "react", ParamsJson: `{"compaction": {"strategy": "trim", "threshold": 0}}`}}
+			}, []string{"spec.steps[0]", "threshold"},
+		},
 		"a comparison without a target": {
 			func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "match"}} }, []string{"spec.scorers[0]", "the scorer match needs a target"},
 		},

@@ -22,6 +22,11 @@ func (c Checker) pinWindows(ctx context.Context, spec *agentv1.RunSpec) ([]*agen
 		if err != nil {
 			return nil, rpcerr.In(run.FieldOfStep(i), err)
 		}
+		for name, window := range step.GetContextWindows() {
+			if window <= 0 {
+				return nil, rpcerr.InvalidField(run.FieldOfStep(i)+"/context_windows", "the context window of %q is %d; want tokens, above 0", name, window)
+			}
+		}
 		for _, w := range wanted {
 			if step.GetContextWindows()[w.Model] > 0 {
 				continue
