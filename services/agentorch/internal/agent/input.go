@@ -5,13 +5,15 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
 // Input returns what an agent's model is sent after an event, and whether that is no longer the conversation. Sent is
 // what it was sent before, conversation the messages after the event; own is set once these two differ.
 //
 // A compaction takes the place of the conversation. Later messages follow it, and a message that is edited or removed is
-// so there too. A conversation that is replaced as a whole is sent whole.
+// so there too. A removal may leave a call or a result alone whose counterpart the compaction has changed, and so made
+// another message: it goes too, since providers refuse it. A conversation that is replaced as a whole is sent whole.
 func Input(sent, conversation []*modelv1.ChatMessage, own bool, e *agentv1.Event) ([]*modelv1.ChatMessage, bool) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_Compacted:
@@ -25,7 +27,11 @@ func Input(sent, conversation []*modelv1.ChatMessage, own bool, e *agentv1.Event
 		}
 	case *agentv1.Event_HistoryChanged:
 		if own && !k.HistoryChanged.GetReplaceAll() {
-			return Changed(sent, k.HistoryChanged), true
+			changed := Changed(sent, k.HistoryChanged)
+			if len(changed) < len(sent) {
+				changed = paired(changed)
+			}
+			return changed, true
 		}
 		return conversation, false
 	}
@@ -33,4 +39,29 @@ func Input(sent, conversation []*modelv1.ChatMessage, own bool, e *agentv1.Event
 		return sent, true
 	}
 	return conversation, false
+}
+
+// paired drops each answer of whose calls one has no result, with the results of the others, and each result that
+// follows no answer.
+func paired(messages []*modelv1.ChatMessage) (kept []*modelv1.ChatMessage) {
+	for len(messages) > 0 {
+		end := 1
+		for end < len(messages) && messages[end].GetRole() == modelv1.Role_ROLE_TOOL {
+			end++
+		}
+		turn := messages[:end]
+		messages = messages[end:]
+		switch caller := turn[0]; {
+		case caller.GetRole() == modelv1.Role_ROLE_TOOL:
+		case len(caller.GetToolCalls()) == 0:
+			kept = append(kept, caller)
+		case !slices.ContainsFunc(caller.GetToolCalls(), func(c *toolv1.ToolCall) bool { return !hasResult(turn[1:], c.GetId()) }):
+			kept = append(kept, turn...)
+		}
+	}
+	return kept
+}
+
+func hasResult(results []*modelv1.ChatMessage, call string) bool {
+	return slices.ContainsFunc(results, func(m *modelv1.ChatMessage) bool { return slices.Contains(m.GetToolCallIds(), call) })
 }

@@ -13,7 +13,6 @@ package compaction
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -58,7 +57,8 @@ type Handler struct {
 	Counter Counter
 
 	// prefix is how many messages the conversation had when the agent began, which is set at its first call. The system
-	// messages and the input among them always stay. Once messages were removed, all of the conversation counts.
+	// messages and the input among them always stay. It is 0 before, and once messages were removed: then these of the
+	// whole conversation stay.
 	prefix int
 	begun  bool
 	// base are the tokens of the first messages of the input, as the last answer told; unset if none did, or if the
@@ -104,7 +104,7 @@ func (h *Handler) Apply(e *agentv1.Event) {
 	case *agentv1.Event_HistoryChanged:
 		h.ended = nil
 		if c := k.HistoryChanged; c.GetReplaceAll() || len(c.GetRemovedIds()) > 0 {
-			h.base, h.begun, h.prefix = nil, true, math.MaxInt
+			h.base, h.prefix = nil, 0
 			h.warned = h.warned && !c.GetReplaceAll()
 		}
 	case *agentv1.Event_MessageAdded:

@@ -32,7 +32,9 @@ type world struct {
 	messages []*modelv1.ChatMessage
 	sent     []*modelv1.ChatMessage
 	own      bool
-	seq      int64
+	// prefix is how many messages always stay, if a case says so.
+	prefix *int
+	seq    int64
 	// native is how the provider's own compaction ends: ok, error, unsupported; summary ends every other call.
 	native  string
 	summary *modelv1.ModelOutput
@@ -41,13 +43,19 @@ type world struct {
 	compacted *agentv1.Compacted
 }
 
-func (w *world) Spec() *agentv1.RunSpec           { return &agentv1.RunSpec{} }
-func (w *world) Messages() []*modelv1.ChatMessage { return w.messages }
-func (w *world) Output() *modelv1.ModelOutput     { return nil }
-func (w *world) Answer() *modelv1.ModelOutput     { return nil }
-func (w *world) Stored(string) (string, bool)     { return "", false }
-func (w *world) Scores() []*agentv1.NamedScore    { return nil }
-func (w *world) Tools() []*toolv1.ToolDefinition  { return w.tools }
+func (w *world) Spec() *agentv1.RunSpec          { return &agentv1.RunSpec{} }
+func (w *world) Output() *modelv1.ModelOutput    { return nil }
+func (w *world) Answer() *modelv1.ModelOutput    { return nil }
+func (w *world) Stored(string) (string, bool)    { return "", false }
+func (w *world) Scores() []*agentv1.NamedScore   { return nil }
+func (w *world) Tools() []*toolv1.ToolDefinition { return w.tools }
+
+func (w *world) Messages() []*modelv1.ChatMessage {
+	if w.prefix != nil { // The handler looks for what always stays.
+		return w.messages[:min(*w.prefix, len(w.messages))]
+	}
+	return w.messages
+}
 
 func (w *world) Input() []*modelv1.ChatMessage {
 	if w.own {
@@ -300,7 +308,7 @@ func handlerCase(t *goldentest.T, c goldentest.Case) {
 	for _, name := range names {
 		w.tools = append(w.tools, &toolv1.ToolDefinition{Info: recordedTool(fmt.Sprint(name))})
 	}
-	w.handler.begun, w.handler.prefix = true, len(messagesOf(t, c.At("input", "prefix")))
+	w.handler.begun, w.prefix = true, new(len(messagesOf(t, c.At("input", "prefix"))))
 	steps, _ := c.At("input", "steps").([]any)
 	want, _ := c.Fields["expect"].([]any)
 	for i, recorded := range steps {

@@ -35,7 +35,7 @@ type attempt struct {
 
 func (h *Handler) begin(run agent.View, forced bool) *attempt {
 	first := run.Messages()
-	if h.begun {
+	if h.prefix > 0 {
 		first = first[:min(h.prefix, len(first))]
 	}
 	system, input, _ := history.Partition(first)
