@@ -13,6 +13,9 @@ func Repeatable(err *agentv1.RunError) bool {
 	return err.GetReason() == rateLimited || err.GetReason() == indeterminate
 }
 
+// RateLimited reports whether a model call failed since the rate limit of a provider outlasted its retries.
+func RateLimited(err *agentv1.RunError) bool { return err.GetReason() == rateLimited }
+
 var (
 	rateLimited   = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED)
 	indeterminate = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE)

@@ -130,7 +130,8 @@ func (h *Handler) intent(seq int64, i *agentv1.ModelIntent) {
 }
 
 func (h *Handler) outcome(o *agentv1.ModelOutcome) {
-	if o.GetInterrupted() || agent.Repeatable(o.GetError()) {
+	failed := o.GetIntent() == h.compacting && agent.RateLimited(o.GetError()) // not repeated: there may be another way
+	if o.GetInterrupted() || agent.Repeatable(o.GetError()) && !failed {
 		return
 	}
 	switch o.GetIntent() {

@@ -137,6 +137,19 @@ func TestACompactionOfTheProviderMustLeaveMessages(t *testing.T) {
 	}
 }
 
+// TestAProviderWithoutRoomForACompactionHasItsModelSummarise has a rate limit that outlasts the retries of a call.
+func TestAProviderWithoutRoomForACompactionHasItsModelSummarise(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.Models.Shorten = func(*modelv1.CompactRequest) ([]*modelv1.ChatMessage, error) {
+		return nil, rpcerr.ProviderRateLimited("openai", 429, 0, "slower")
+	}
+	s := f.Finish(f.Create(longLife(f, `{"strategy": "auto", "threshold": 350}`)).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, s.Phase)
+	saw := sawOf(f.Models.Requests())
+	assert.Equal(t, []string{"U:Start.", summaryIs}, saw[len(saw)-1])
+}
+
 // TestASummaryOfAnotherConversationIsNotUsed has summaries that are too long, so that the conversation is cut, and then
 // another full context.
 func TestASummaryOfAnotherConversationIsNotUsed(t *testing.T) {

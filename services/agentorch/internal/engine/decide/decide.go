@@ -178,6 +178,9 @@ func (d *Step) receive() error {
 func (d *Step) unrepeated(of *run.Intent, outcomes []*agentv1.Event) error {
 	for _, e := range outcomes {
 		o := e.GetModelOutcome()
+		if of != nil && of.Event.GetModelIntent().GetMayFail() && agent.RateLimited(o.GetError()) {
+			continue // the agent has another way
+		}
 		if agent.Repeatable(o.GetError()) && !o.GetInterrupted() && of != nil && !of.Outside() && !d.s.Stopping() && !d.s.Cuts(of) {
 			return d.raise(o.GetError())
 		}
