@@ -89,10 +89,15 @@ func TestTheProvidersOwnCompactionIsUsedFirst(t *testing.T) {
 	f.Models.Shorten = func(*modelv1.CompactRequest) ([]*modelv1.ChatMessage, error) {
 		return []*modelv1.ChatMessage{chat.Assistant("sealed")}, nil
 	}
-	s := f.Finish(f.Create(longLife(f, `{"strategy": "auto", "threshold": 350, "instructions": "Keep names."}`)).Name)
+	life := longLife(f, `{"strategy": "auto", "threshold": 350, "instructions": "Keep names."}`)
+	life.Model = &agentv1.ModelRef{Model: "mockllm/batched"}
+	life.Config = &modelv1.GenerateConfig{MaxTokens: new(int64(100)), Batch: &modelv1.BatchSetting{Enabled: true}}
+	s := f.Finish(f.Create(life).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, s.Phase)
 	compacts := f.Models.Compacts()
 	require.Len(t, compacts, 1)
+	assert.Equal(t, int64(100), compacts[0].GetConfig().GetMaxTokens())
+	assert.Nil(t, compacts[0].GetConfig().GetBatch(), "turns go in batches, a compaction does not")
 	assert.Equal(t, "Keep names.", compacts[0].GetInstructions())
 	assert.Len(t, compacts[0].GetMessages(), 7)
 	assert.Len(t, compacts[0].GetTools(), 2)

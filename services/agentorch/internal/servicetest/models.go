@@ -241,8 +241,9 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 	}}, nil
 }
 
-// validate is Generate with validate_only: every model accepts only the arguments outputs and script, no batch, and has
-// a price, except mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain cannot think.
+// validate is Generate with validate_only: every model accepts only the arguments outputs and script, no batch except
+// mockllm/batched, and has a price, except mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain
+// cannot think.
 func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	var args map[string]json.RawMessage
 	if text := r.GetModelArgsJson(); text != "" {
@@ -255,7 +256,7 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 			return nil, rpcerr.InvalidField("model_args_json", "unknown field %q", name)
 		}
 	}
-	if r.GetConfig().GetBatch() != nil {
+	if r.GetConfig().GetBatch() != nil && r.GetModel() != "mockllm/batched" {
 		return nil, rpcerr.In("config.batch", rpcerr.CapabilityUnsupported("batch", "%s has no batch API", r.GetModel()))
 	}
 	if r.GetModel() == "mockllm/plain" && r.GetConfig().GetReasoningEffort() != "" {

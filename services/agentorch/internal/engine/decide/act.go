@@ -246,6 +246,10 @@ func (d *Step) compact(f *run.Frame, c agent.Compact) error {
 	}
 	intent := d.modelIntent(agent.PurposeCompaction, c.Model, nil, content, nil)
 	intent.MayFail, intent.Compact = c.MayFail, c.Native
+	if c.Native && intent.GetConfig().GetBatch() != nil { // It does not travel in a batch.
+		intent.Config = proto.CloneOf(intent.GetConfig())
+		intent.Config.Batch = nil
+	}
 	return d.emitIn(f, run.NewEvent(intent))
 }
 
