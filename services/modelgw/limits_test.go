@@ -2,6 +2,7 @@ package modelgw_test
 
 import (
 	"math"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +18,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 )
 
 type (
@@ -333,4 +336,38 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 	assert.Empty(t, batches.GetBatches())
 	_, err = g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: "providers/nosuch/models/x"})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, rpcerr.Reason(err), "%v", err)
+}
+
+// Each account that is listed has a budget, also where the names of models begin with it.
+func TestEachListedAccountHasABudget(t *testing.T) {
+	t.Parallel()
+	vendor := provider.Account{KeyOptional: true, BaseURL: vendorWith(t, says(http.StatusOK, "application/json", whole)).URL}
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.OpenAI.Azure.Accounts = map[string]azureauth.Account{"eu": {Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: vendor.BaseURL}}}
+		c.OpenAIAPI.Services = map[string]provider.Account{"one": vendor, "two": vendor}
+	})
+	providers, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{Parent: project})
+	require.NoError(t, err)
+	for _, p := range providers.GetProviders() {
+		for _, a := range p.GetAccounts() {
+			_, err := g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: "accounts/" + p.GetName() + "/" + a.GetName()})
+			require.NoError(t, err, "%s/%s", p.GetName(), a.GetName())
+		}
+	}
+
+	_, err = g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{
+		Budget:     &modelv1.Budget{Name: "accounts/openai-api/one/budgets/account", MaxTokens: new(int64(0))},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"max_tokens"}},
+	})
+	require.NoError(t, err)
+	request := ask("", "q")
+	request.Model = "openai-api/one/m"
+	_, err = g.models.Generate(t.Context(), request)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), "%v", err)
+	request.Model = "openai-api/two/m"
+	_, err = g.models.Generate(t.Context(), request)
+	require.NoError(t, err, "another service has a budget of its own")
+	pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/openai-api/two"})
+	require.NoError(t, err)
+	assert.Len(t, pools.GetConnectionPools(), 1)
 }

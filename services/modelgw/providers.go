@@ -38,7 +38,13 @@ type vendor struct {
 	own func(*Config) map[string]string
 	// accounts are the addresses of the further accounts by name, by the key of the accounts; nil if there are none.
 	accounts func(*Config) map[string]map[string]string
+	// services are the accounts that names of models begin with; nil if accounts are beside them. Then there is no
+	// account `default`.
+	services func(*Config) []string
 }
+
+// ownServices are the services that an operator has named.
+func ownServices(c *Config) []string { return slices.Collect(maps.Keys(c.OpenAIAPI.Services)) }
 
 // vendors are the providers, by name. Another one is an entry here and a field of [Config]; known services that speak
 // OpenAI's formats are a table of openaicompat.
@@ -144,17 +150,19 @@ var vendors = []vendor{
 		},
 	},
 	{
-		name: openaicompat.Name, // Its services are models of one account.
-		key:  openaiAPIKey,
-		kind: plain(openaicompat.Kind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
+		name:     openaicompat.Name,
+		key:      openaiAPIKey,
+		services: ownServices,
+		kind:     plain(openaicompat.Kind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
 		own: func(c *Config) map[string]string {
 			return keyed("openai_api.services", bases(c.OpenAIAPI.Services, baseURL))
 		},
 	},
 	{
-		name: openaicompat.RawName,
-		key:  openaiAPIKey,
-		kind: plain(openaicompat.RawKind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
+		name:     openaicompat.RawName,
+		key:      openaiAPIKey,
+		services: ownServices,
+		kind:     plain(openaicompat.RawKind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
 	},
 	{
 		name: sagemaker.Name,
@@ -370,6 +378,12 @@ func (c *Config) accountFaults() (faults []error) {
 func (c *Config) accountScopes() []string {
 	var all []string
 	for _, v := range vendors {
+		if v.services != nil {
+			for _, name := range v.services(c) {
+				all = append(all, scopeOfAccount(v.name, name))
+			}
+			continue
+		}
 		all = append(all, scopeOfAccount(v.name, provider.DefaultAccount))
 		if v.accounts == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +30,10 @@ type ring struct {
 
 // openAll opens a model for each credential of the account, and returns the first.
 func (r *Registry) openAll(k Kind, spec Spec) (*Model, error) {
-	ring := &ring{resting: &r.resting}
+	ring, account := &ring{resting: &r.resting}, spec.Account
+	if k.AccountInModel {
+		account, _, _ = strings.Cut(spec.Model, "/")
+	}
 	for at := 0; at == 0 || at < len(ring.weights); at++ {
 		selected := &selection{at: at}
 		spec.credentials = selected
@@ -38,7 +42,7 @@ func (r *Registry) openAll(k Kind, spec Spec) (*Model, error) {
 			ring.close()
 			return nil, err
 		}
-		model := &Model{Kind: k, Name: spec.Model, Account: spec.Account, Provider: p}
+		model := &Model{Kind: k, Name: spec.Model, Account: account, Provider: p}
 		if len(selected.all) > 1 {
 			model.ring, model.Key = ring, selected.all[at].number
 		}
