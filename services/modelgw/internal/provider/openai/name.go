@@ -131,6 +131,11 @@ func (n name) wantsResponses() bool {
 	return n.reasons() || n.isCodex() || strings.Contains(n.id, "deep-research")
 }
 
+// lacksChat reports whether OpenAI answers for the model by the Responses API alone.
+func (n name) lacksChat() bool {
+	return n.isCodex() || strings.Contains(n.id, "deep-research") || n.reasons() && strings.Contains(n.id, "-pro")
+}
+
 // sees reports whether the model is one of the first that accepted images, which stop early without a bound of their
 // output.
 func (n name) sees() bool { return strings.Contains(n.id, "vision") }

@@ -236,10 +236,11 @@ func (m *model) connect(responsesURL, account string) {
 	m.responses, m.responsesURL = m.client.Exchange, responsesURL
 	m.sealer, m.chatSealer = provider.Sealer(openairesponses.Name, responsesURL, account), provider.Sealer(Name, responsesURL, account)
 	m.responses.Codec = openairesponses.Codec{}
-	if asked := m.args.ResponsesAPI; asked == nil || !*asked {
+	asked := m.args.ResponsesAPI
+	if asked == nil && !(m.atVendor && m.name.lacksChat()) || asked != nil && !*asked {
 		m.upstreams = append(m.upstreams, m.client.Upstream(m.served))
 	}
-	if asked := m.args.ResponsesAPI; asked == nil && m.atVendor || asked != nil && *asked {
+	if asked == nil && m.atVendor || asked != nil && *asked {
 		upstream := m.responses.Upstream(responsesURL, m.served, m.client.Authorize)
 		upstream.Sealer, upstream.CountsNone = m.sealer, responsesapi.LacksAddress
 		m.upstreams = append(m.upstreams, upstream)

@@ -250,6 +250,30 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 	}
 }
 
+// Models that OpenAI answers by the Responses API alone are never asked by chat completions: a client's request for one
+// is converted.
+func TestWhichModelsAreNotRelayedToChatCompletions(t *testing.T) {
+	t.Parallel()
+	kind, closeIdle := openai.Kind(openai.Config{APIKey: config.NewSecret("k")})
+	t.Cleanup(func() { _ = closeIdle() })
+	for model, both := range map[string]bool{
+		"gpt-4o": true, "gpt-5": true, "o3": true, "gpt-5.1": true, "gpt-5-mini": true,
+		"gpt-5-codex": false, "gpt-5.1-codex-max": false, "codex-mini-latest": false, "gpt-5-pro": false, "o3-pro-2025-06-10": false, "o4-mini-deep-research": false,
+	} {
+		p, err := kind.Open(provider.Spec{Model: model, Account: "default"})
+		require.NoError(t, err)
+		var dialects []string
+		for _, upstream := range p.Capabilities().Upstreams {
+			dialects = append(dialects, upstream.Dialect)
+		}
+		want := []string{"openai-responses"}
+		if both {
+			want = []string{"openai-chat", "openai-responses"}
+		}
+		assert.Equal(t, want, dialects, model)
+	}
+}
+
 // Every option that the format knows is in the request. A model without a known name is one of OpenAI's newest only
 // where the server may be OpenAI's.
 func TestOptionsReachTheRequest(t *testing.T) {
