@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -118,11 +119,16 @@ var stopWords = map[modelv1.StopReason]string{
 	modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
 }
 
-// stop writes the stop reason. A model that calls tools stopped for them, even if its provider reports a plain end.
+// stop writes the stop reason. A model that calls tools stopped for them, and one that says no has refused, even if its
+// provider reports a plain end.
 func (e *encoder) stop(choice *modelv1.Choice) {
 	word := cmp.Or(stopWords[choice.GetStopReason()], "end_turn")
-	if word == "end_turn" && len(choice.GetMessage().GetToolCalls()) > 0 {
+	switch {
+	case word != "end_turn":
+	case len(choice.GetMessage().GetToolCalls()) > 0:
 		word = "tool_use"
+	case slices.ContainsFunc(choice.GetMessage().GetContent().GetList().GetParts(), isRefusal):
+		word = "refusal"
 	}
 	e.Body.TextMember("stop_reason", word)
 	e.Body.RawMember("stop_sequence", "null")
@@ -134,6 +140,8 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 		e.Body.EndObject()
 	}
 }
+
+func isRefusal(part *contentv1.Content) bool { return part.GetText().GetRefusal() }
 
 func (e *encoder) usage(u *modelv1.ModelUsage) {
 	e.Body.BeginObjectMember("usage")

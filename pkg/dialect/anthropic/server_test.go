@@ -226,6 +226,20 @@ func TestAnswersForClients(t *testing.T) {
 	}
 }
 
+// A refusal of a vendor whose answers end as any other do is one for Anthropic's clients, who look at the stop reason.
+func TestARefusalIsAStopReason(t *testing.T) {
+	t.Parallel()
+	output := chat.MessageOutput("m", chat.Assistant(""), modelv1.StopReason_STOP_REASON_STOP)
+	output.Choices[0].Message.Content = chat.ListContent(chat.RefusalPart("No."))
+	body, err := anthropic.Codec{}.AppendResponse(nil, output, dialect.ResponseMeta{})
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `"stop_reason":"refusal"`)
+	var written bytes.Buffer
+	w := anthropic.Codec{}.NewStreamWriter(&written, dialect.ResponseMeta{})
+	require.NoError(t, w.Close(output))
+	assert.Contains(t, written.String(), `"stop_reason":"refusal"`)
+}
+
 // collect reads a stream as a client does.
 func collect(t *testing.T, stream string) (dialect.Response, []*modelv1.GenerateDelta) {
 	t.Helper()
