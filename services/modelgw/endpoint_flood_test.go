@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -70,6 +71,22 @@ func TestAnAnswerWithoutEndIsEnded(t *testing.T) {
 			assert.Less(t, sent.Load(), int64(32*bound), "nor for a client that does not read")
 		})
 	}
+}
+
+// Large answers that come at once are read one after another where there is no room for both, and all are read.
+func TestLargeAnswersTakeTurns(t *testing.T) {
+	t.Parallel()
+	long := `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("a", 4<<20) + `"},"finish_reason":"stop"}]}`
+	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "application/json", long)), func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxAnswersBytes = 1 })
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			answer := g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`)
+			assert.Equal(t, http.StatusOK, answer.StatusCode)
+			assert.Greater(t, len(read(t, answer)), 4<<20)
+		})
+	}
+	all.Wait()
 }
 
 func TestAWholeAnswerIsBoundedToo(t *testing.T) {

@@ -82,6 +82,10 @@ type Config struct {
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
 	// no bound, since they are not stored. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
+	// MaxAnswersBytes bounds what such answers that are not streamed hold together while they are read, beyond the first
+	// MiB of each. An answer beyond it is not read on until others have ended; the oldest always is. Default eight times
+	// MaxAnswerBytes.
+	MaxAnswersBytes int64 `yaml:"max_answers_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWERS_BYTES"`
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A graceful
 	// stop does not count. A call that is lost more often has no known outcome, and its run waits for a decision. At
 	// least 1, default 5.
@@ -147,6 +151,9 @@ type Budget struct {
 
 const defaultCacheBytes = 256 << 20
 
+// largeAnswers is how many answers of the largest size are read at a time by default.
+const largeAnswers = 8
+
 // The rules that [Config.AdaptiveRule] names.
 const (
 	ruleRecorded = "recorded"
@@ -161,6 +168,7 @@ func (c *Config) probing() bool {
 // SetDefaults sets the fields whose default is not zero.
 func (c *Config) SetDefaults() {
 	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, provider.DefaultMaxAnswerBytes)
+	c.MaxAnswersBytes = cmp.Or(c.MaxAnswersBytes, largeAnswers*c.MaxAnswerBytes)
 	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCacheBytes)
 	c.MaxReissues = cmp.Or(c.MaxReissues, effect.DefaultMaxReissues)
 }
@@ -179,6 +187,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxAnswerBytes <= 0 {
 		faults = append(faults, errors.New("max_answer_bytes: must be above 0"))
+	}
+	if c.MaxAnswersBytes <= 0 {
+		faults = append(faults, errors.New("max_answers_bytes: must be above 0"))
 	}
 	if c.MaxReissues < 1 {
 		faults = append(faults, errors.New("max_reissues: must be at least 1"))
@@ -326,7 +337,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	stages := slices.Concat([]generate.Stage{generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices)}, each)
 	asking := slices.Concat(each, []generate.Stage{generate.Within(countTimeout)})
-	attempt := generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...)
+	attempt := generate.Chain(generate.Attempt(cfg.AttemptTimeout, generate.NewAnswers(cfg.MaxAnswerBytes, cfg.MaxAnswersBytes)), stages...)
 	calls = call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(attempt, s.responses.Stage, generate.Seal), // A stored answer keeps its sealer.

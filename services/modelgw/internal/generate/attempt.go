@@ -15,15 +15,15 @@ import (
 // Attempt makes one attempt: the innermost function. An attempt that exceeds its time limit, or whose stream falls
 // silent, is cancelled and counts as transient. limit is the time limit if the configuration has none; zero is none. A
 // batched attempt has neither bound: its transport bounds the wait for its answers, which is no work.
-// maxAnswerBytes bounds the bytes that are read of an answer.
-func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
+// answers bounds what is read of answers.
+func Attempt(limit time.Duration, answers *Answers) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		start := time.Now()
 		o.Attempts++
 		o.FirstPiece = 0
 		defer func() { o.Working += time.Since(start) }()
 		if c.Batched != nil {
-			return c.ride(ctx, o, maxAnswerBytes)
+			return c.ride(ctx, o, answers.each)
 		}
 
 		ctx, cut := context.WithCancelCause(ctx)
@@ -37,7 +37,9 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 			defer timer.Stop()
 		}
 		r := c.request(o)
-		r.MaxAnswerBytes = maxAnswerBytes
+		h := &answer{of: answers}
+		defer h.end()
+		r.MaxAnswerBytes, r.Hold = answers.each, h.hold
 		brokenOff := false
 		r.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
 			brokenOff = true

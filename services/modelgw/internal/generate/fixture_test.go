@@ -113,7 +113,7 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 	log := slog.New(slog.DiscardHandler)
 	g.responses = generate.NewCache(cache.NewMemory(1<<20), log)
 	return generate.Chain(
-		generate.Attempt(0, provider.DefaultMaxAnswerBytes),
+		generate.Attempt(0, generate.NewAnswers(provider.DefaultMaxAnswerBytes, provider.DefaultMaxAnswerBytes)),
 		g.responses.Stage,
 		generate.Spend(g.budgets, func() generate.Prices { return g.prices }),
 		generate.Retry(schedule, log),

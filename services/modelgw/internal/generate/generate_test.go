@@ -377,7 +377,7 @@ func TestAnAnswerThatComesBetweenLookingAndCallingIsTaken(t *testing.T) {
 	t.Parallel()
 	g := newRig(says("x"))
 	store := &meddled{Cache: cache.NewMemory(1 << 20)}
-	generated := generate.NewCache(store, slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
+	generated := generate.NewCache(store, slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, generate.NewAnswers(provider.DefaultMaxAnswerBytes, provider.DefaultMaxAnswerBytes)))
 	store.looked = func() {
 		_, err := generated(t.Context(), g.call(cached()), &generate.Outcome{})
 		assert.NoError(t, err)
@@ -415,7 +415,7 @@ func TestAnOutageOfTheStoreIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	g := newRig(says("x"))
 	store, log := &unreliable{Cache: cache.NewMemory(1 << 20)}, &strings.Builder{}
-	generated := generate.NewCache(store, slog.New(slog.NewTextHandler(log, nil))).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
+	generated := generate.NewCache(store, slog.New(slog.NewTextHandler(log, nil))).Stage(generate.Attempt(0, generate.NewAnswers(provider.DefaultMaxAnswerBytes, provider.DefaultMaxAnswerBytes)))
 	calls := func(n int) (lines int) {
 		t.Helper()
 		log.Reset()
@@ -449,7 +449,7 @@ func TestAnOutageOfTheStoreIsLoggedOnce(t *testing.T) {
 func TestAnAnswerWithoutRoomIsNotSaidToBeKept(t *testing.T) {
 	t.Parallel()
 	g := newRig(says("x"))
-	generated := generate.NewCache(cache.NewMemory(1), slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
+	generated := generate.NewCache(cache.NewMemory(1), slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, generate.NewAnswers(provider.DefaultMaxAnswerBytes, provider.DefaultMaxAnswerBytes)))
 	c := g.call(cached())
 	_, err := generated(t.Context(), c, g.outcome(c))
 	require.NoError(t, err)

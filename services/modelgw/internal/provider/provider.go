@@ -112,6 +112,9 @@ type Request struct {
 	// Heard is called with the status and the headers of each answer that comes over a connection of its own, also of a
 	// refusal, before the answer is read. Nil: no listener.
 	Heard func(status int, header http.Header)
+	// Hold is called with each number of bytes that were read of answers that are one document, and waits until there is
+	// room for them. Its error is why there will be none. Nil: there always is.
+	Hold func(ctx context.Context, n int) error
 	// Record selects whether to record the exchange with the provider.
 	Record Record
 	// Tokens estimates the messages. Nil: not counted.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -207,6 +208,25 @@ func (x *Exchange) Count(ctx context.Context, call *Call, encode func(dst []byte
 	return tokens, nil
 }
 
+// heldBody is a body that is held as a whole until the attempt ends.
+type heldBody struct {
+	io.ReadCloser
+
+	ctx  context.Context //nolint:containedctx // A body is read in the context of its request.
+	hold func(ctx context.Context, n int) error
+}
+
+// Read implements io.Reader.
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		if no := b.hold(b.ctx, n); no != nil {
+			return n, no
+		}
+	}
+	return n, err
+}
+
 // redacted returns an answer whose record has no secret if it failed: what began as an answer may contain an error.
 func (x *Exchange) redacted(a Answer, err error) (Answer, error) {
 	if (err != nil || a.Stopped != nil) && a.Raw != nil {
@@ -270,6 +290,9 @@ func (x *Exchange) refused(answer *http.Response, r *provider.Request, call *Cal
 
 // whole reads an answer that is a body.
 func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider.Request, call *Call, left *int64) (a Answer, err error) {
+	if r.Hold != nil {
+		answer.Body = &heldBody{answer.Body, ctx, r.Hold}
+	}
 	read, err := transport.ReadWhole(answer, *left)
 	defer read.Release()
 	*left -= int64(len(read.Bytes))
