@@ -240,6 +240,17 @@ func TestServersOfToolsAndInterpretersAreTheModelsVendors(t *testing.T) {
 	assert.Equal(t, []string{`{"codeExecution":{}}`}, offered)
 }
 
+// A client's own tool may be called as servers of tools are.
+func TestATextToolNamedLikeAServerIsTheClients(t *testing.T) {
+	t.Parallel()
+	g, claude, _, _ := serveSearchers(t)
+	answer := g.post(t, responsesPath, `{"model":"`+claudeModel+`","input":"q","tools":[{"type":"custom","name":"mcp_server_a"}]}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode, read(t, answer))
+	offered, _ := toolsOf(t, claude)
+	require.Len(t, offered, 1)
+	assert.Contains(t, offered[0], `"name":"mcp_server_a","input_schema"`)
+}
+
 // A credential that is not the operator's, such as that of a run, does not let its holder out of a sandbox by a vendor's
 // tools, in either lane.
 func TestToolsOfVendorsAreWithheldFromOthersThanTheOperator(t *testing.T) {
@@ -257,6 +268,10 @@ func TestToolsOfVendorsAreWithheldFromOthersThanTheOperator(t *testing.T) {
 		"OpenAI, chat":         {gpt, "/v1/chat/completions", `{"model":"` + gptModel + `","messages":[{"role":"user","content":"q"}],"web_search_options":{}}`},
 		"OpenAI, an item":      {gpt, responsesPath, `{"model":"` + gptModel + `","input":[{"type":"\u0061dditional_tools","role":"developer","tools":[{"type":"web_search"}]},{"role":"user","content":"q"}]}`},
 		"OpenAI, a namespace":  {gpt, responsesPath, `{"model":"` + gptModel + `","input":"q","tools":[{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}]}`},
+		"OpenAI, found tools":  {gpt, responsesPath, `{"model":"` + gptModel + `","input":[{"role":"user","content":"q"},{"type":"tool_search_output","call_id":"c","tools":[{"type":"mcp","server_label":"m","server_url":"https://m.example"}]}]}`},
+		"OpenAI, plugins":      {gpt, responsesPath, `{"model":"` + gptModel + `","input":"q","plugins":[{"id":"web_search"}],"search_parameters":{"mode":"on"}}`},
+		"OpenAI, other case":   {gpt, responsesPath, `{"model":"` + gptModel + `","input":"q","Tools":[{"type":"web_search"}]}`},
+		"Claude, other case":   {claude, messagesPath, `{"model":"` + claudeModel + `","max_tokens":9,"messages":[{"role":"user","content":"q"}],"MCP_SERVERS":[{"type":"url","name":"m","url":"https://m.example"}]}`},
 		"OpenAI for Anthropic": {gpt, messagesPath, `{"model":"` + gptModel + `","max_tokens":9,"messages":[{"role":"user","content":"q"}],"tools":[` + search + `]}`},
 		"Google":               {gemini, "/v1beta/models/" + geminiModel + ":generateContent", `{"contents":[{"role":"user","parts":[{"text":"q"}]}],"tools":[{"google_search":{}},{"codeExecution":{}},{"urlContext":{}}]}`},
 	} {
@@ -268,7 +283,14 @@ func TestToolsOfVendorsAreWithheldFromOthersThanTheOperator(t *testing.T) {
 			assert.NotContains(t, body, granted, name)
 		}
 	}
+	// What is no list of items cannot be told.
+	answer := g.post(t, responsesPath, `{"model":"`+gptModel+`","input":{"type":"additional_tools","tools":[{"type":"web_search"}]}}`, "Authorization", "Bearer of-a-run")
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode, read(t, answer))
+	assert.Empty(t, gpt.body)
 	// What offers none goes through as bytes, as ever.
+	found := `{"model":"` + gptModel + `","input":[{"type":"tool_search_output","tools":[{"type":"function","name":"f"}]},{"role":"user","content":"q"}], "store":false}`
+	read(t, g.post(t, responsesPath, found, "Authorization", "Bearer of-a-run"))
+	assert.Equal(t, strings.Replace(found, "openai/", "", 1), string(waittest.For(t, gpt.body, "the body that reaches the vendor")))
 	plain := `{"model":"` + claudeModel + `", "max_tokens":9,"messages":[],"tools":[{"name":"f","input_schema":{}},{"type":"bash_20250124","name":"bash"}],"new":1.0}`
 	read(t, g.post(t, messagesPath, plain, "Authorization", "Bearer of-a-run"))
 	assert.Equal(t, strings.Replace(plain, "anthropic/", "", 1), string(waittest.For(t, claude.body, "the body that reaches the vendor")))

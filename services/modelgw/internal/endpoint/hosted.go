@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -117,7 +118,8 @@ func (h *hosting) asks(doc []byte) bool {
 		return true // Readers differ in which of two members counts.
 	}
 	for name := range members {
-		if slices.Contains(h.asking, name) || h.known != nil && !slices.Contains(h.known, name) {
+		asks := func(member string) bool { return strings.EqualFold(member, name) } // Some servers read names so.
+		if slices.ContainsFunc(h.asking, asks) || asks("tools") && name != "tools" || h.known != nil && !slices.Contains(h.known, name) {
 			return true
 		}
 	}
@@ -172,8 +174,16 @@ var responsesHosting = &hosting{
 		}
 		return ok && slices.Contains([]string{"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview"}, kind)
 	},
-	asking: []string{"prompt"}, // It may have tools of its own.
+	// A prompt may have tools of its own. Other servers have further members for a search, as for chat completions.
+	known: []string{
+		"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "stream", "stream_options", "temperature", "top_p",
+		"top_logprobs", "max_output_tokens", "text", "reasoning", "include", "metadata", "client_metadata", "store", "previous_response_id", "conversation",
+		"truncation", "context_management", "background", "service_tier", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+	},
 }
+
+// itemHosting is how an item asks, of any type: those that add tools, and those that bring what a search for tools found.
+var itemHosting = &hosting{plain: responsesHosting.plain}
 
 // asksInItems reports whether an item of a request of the Responses API may offer a tool that the vendor runs.
 func asksInItems(doc []byte) bool {
@@ -181,16 +191,15 @@ func asksInItems(doc []byte) bool {
 	if jsonscan.Object(doc, []string{"input"}, found[:]) != nil {
 		return true
 	}
-	var items []json.RawMessage
-	if json.Unmarshal(found[0].Of(doc), &items) != nil {
-		return false // It is a text, or nothing.
+	input := found[0].Of(doc)
+	if _, isText := jsonscan.Text(input); isText || len(input) == 0 {
+		return false
 	}
-	return slices.ContainsFunc(items, func(item json.RawMessage) bool {
-		if kind, ok := typeOf(item); !ok || kind != "additional_tools" {
-			return !ok && len(item) > 0 && item[0] == '{'
-		}
-		return responsesHosting.asks(item)
-	})
+	var items []json.RawMessage
+	if json.Unmarshal(input, &items) != nil {
+		return true
+	}
+	return slices.ContainsFunc(items, func(item json.RawMessage) bool { return item[0] == '{' && itemHosting.asks(item) })
 }
 
 var messagesHosting = &hosting{

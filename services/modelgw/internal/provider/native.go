@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
@@ -72,8 +73,8 @@ func NativeTool(tool *toolv1.ToolInfo, searchers, executors string) string {
 		}
 		return ""
 	}
-	if strings.HasPrefix(name, MCPServer+"_") && tool.GetOptionsJson() != "" {
-		return MCPServer
+	if strings.HasPrefix(name, MCPServer+"_") && tool.GetOptionsJson() != "" && len(toolname.Of([]*toolv1.ToolInfo{tool})) == 0 {
+		return MCPServer // Otherwise the options are a client's name for its own tool.
 	}
 	var options struct {
 		Kind      string                     `json:"__internal_tool_type__"`
