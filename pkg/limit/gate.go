@@ -54,6 +54,7 @@ type Slot struct {
 	patience time.Duration
 	call     uint64 // its number among the calls of the gate
 	began    time.Time
+	tries    bool // The call began though too little remained, as the provider said.
 }
 
 // Began is when the caller got the slot.
@@ -157,7 +158,7 @@ func (g *Gate) take(s *Slot, now time.Time) {
 	g.calls++
 	s.call, s.began = g.calls, now
 	if g.paces != nil {
-		g.paces.took(now)
+		s.tries = g.paces.took(now)
 	}
 	if g.asking && g.Taken != nil {
 		g.ask(s)

@@ -55,7 +55,10 @@ func (g *Gate) held(now time.Time) time.Duration {
 	if g.asking {
 		return max(g.again.Sub(now), shortestRest)
 	}
-	return g.pause(now)
+	if g.paces == nil {
+		return 0
+	}
+	return g.paces.wait(now)
 }
 
 // giveUp ends the wait of a caller whose patience has ended, if nothing is served or the pool pauses for longer. A line
@@ -73,13 +76,14 @@ func (g *Gate) giveUp(s *Slot) error {
 
 // Told notes what the provider said with the answer to the call in this slot, also with a refusal. Once little remains,
 // further callers wait before the provider refuses them: until as much is back as a call takes, and no longer than a
-// minute after what was said last. What cannot be is ignored.
+// minute after what was said last. What cannot be is ignored, and a call tries from time to time whether what was said
+// is true.
 func (s *Slot) Told(a Allowances) {
 	g, now := s.gate, time.Now()
 	g.Lock.Lock()
 	defer g.Lock.Unlock()
 	if g.paces == nil {
-		g.paces = &paces{}
+		g.paces = newPaces(now)
 	}
 	g.paces.told(a, s, now, g.calls)
 	if g.waiting > 0 {
@@ -93,7 +97,7 @@ func (g *Gate) pause(now time.Time) time.Duration {
 	if g.paces == nil {
 		return 0
 	}
-	return g.paces.wait(now)
+	return g.paces.next(now)
 }
 
 // wake admits waiting callers after a while.

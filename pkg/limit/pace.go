@@ -1,9 +1,6 @@
 package limit
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Allowance is what a provider says with an answer of a limit by time, such as its requests in a minute.
 type Allowance struct {
@@ -44,29 +41,70 @@ const (
 	windowUse = 0.2
 )
 
-// paces are those of a pool, one for each of its [Allowances].
-type paces [4]pace
+// most is the largest limit that can be meant.
+const most = 1e15
 
-// wait returns how long the next call must wait.
+// firstTrial and shortestTrial are intervals of [paces.trial]; the longest is memory.
+const (
+	firstTrial    = 10 * time.Second
+	shortestTrial = time.Millisecond
+)
+
+// paces are those of a pool, one for each of its [Allowances].
+type paces struct {
+	each [4]pace
+	// last is when the last call began, and trial how long after it the next one begins though too little remains: what
+	// is said may be of another limit, or of several, such as those of the accounts behind a proxy. Each call that is
+	// served though too little remained halves it, so that what is never true soon has no effect; one that is refused
+	// resets it.
+	last  time.Time
+	trial time.Duration
+}
+
+func newPaces(now time.Time) *paces { return &paces{last: now, trial: firstTrial} }
+
+// wait returns how long the next call must wait by what was said.
 func (p *paces) wait(now time.Time) (wait time.Duration) {
-	for i := range p {
-		wait = max(wait, p[i].wait(now))
+	for i := range p.each {
+		wait = max(wait, p.each[i].wait(now))
 	}
 	return wait
 }
 
-// took notes that a call begins.
-func (p *paces) took(now time.Time) {
-	for i := range p {
-		p[i].took(now)
+// next returns when the next call begins, one that tries what was said included. The end of a window is waited for,
+// unless such calls were served.
+func (p *paces) next(now time.Time) time.Duration {
+	trial := p.trial
+	for i := range p.each {
+		if p.each[i].window && p.trial >= firstTrial {
+			trial = memory
+		}
 	}
+	return max(0, min(p.wait(now), p.last.Add(trial).Sub(now)))
+}
+
+// took notes that a call begins, and reports whether that is though too little remains.
+func (p *paces) took(now time.Time) (tries bool) {
+	p.last = now
+	for i := range p.each {
+		tries = tries || p.each[i].lacks(now) > 0
+		p.each[i].took(now)
+	}
+	return tries
 }
 
 // told notes what the answer to the call in a slot said. Calls is how many have begun up to now.
 func (p *paces) told(all Allowances, s *Slot, now time.Time, calls uint64) {
 	for i, a := range [...]Allowance{all.Requests, all.Tokens, all.Input, all.Output} {
-		p[i].told(answer{Allowance: a, refused: all.Refused, call: s.call, began: s.began}, now, calls)
+		p.each[i].told(answer{Allowance: a, refused: all.Refused, call: s.call, began: s.began}, now, calls)
 	}
+	switch {
+	case s.tries && all.Refused:
+		p.trial = memory
+	case s.tries:
+		p.trial = max(p.trial/2, shortestTrial)
+	}
+	s.tries = false
 }
 
 // pace estimates how much remains of a limit by time, between the answers that say it, so that calls wait before the
@@ -102,7 +140,7 @@ type answer struct {
 
 // wait returns how long the next call must wait.
 func (p *pace) wait(now time.Time) time.Duration {
-	lacks := min(p.takes+max(reserveCalls*p.takes, reserve*p.limit), p.limit/2) - p.leftAt(now)
+	lacks := p.lacks(now)
 	if !p.known(now) || lacks <= 0 {
 		return 0
 	}
@@ -114,6 +152,14 @@ func (p *pace) wait(now time.Time) time.Duration {
 		back = time.Duration(seconds * float64(time.Second))
 	}
 	return max(back, time.Millisecond)
+}
+
+// lacks is how much the next call lacks by what was said, even if that does not count any more.
+func (p *pace) lacks(now time.Time) float64 {
+	if p.until.IsZero() {
+		return 0
+	}
+	return min(p.takes+max(reserveCalls*p.takes, reserve*p.limit), p.limit/2) - p.leftAt(now)
 }
 
 func (p *pace) known(now time.Time) bool { return now.Before(p.until) }
@@ -136,7 +182,7 @@ func (p *pace) took(now time.Time) {
 // told notes what an answer says. Calls is how many have begun up to now.
 func (p *pace) told(a answer, now time.Time, calls uint64) {
 	used, fills := a.Limit-a.Remaining, a.Full.Sub(a.began)
-	if !(a.Limit > 0 && a.Remaining >= 0 && used >= 0) || math.IsInf(a.Limit, 0) {
+	if !(a.Limit > 0 && a.Limit <= most && a.Remaining >= 0 && used >= 0) {
 		return
 	}
 	if p.takes == 0 && a.Remaining == 0 && !a.refused { // It serves, and has never said that anything remains.

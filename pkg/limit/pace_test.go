@@ -102,13 +102,42 @@ func TestWhatACallTakesIsLearned(t *testing.T) {
 	})
 }
 
-// Nothing that a provider says stops a pool for more than a minute, and what cannot be stops it not at all.
+// Nothing that a provider says stops a pool for more than ten seconds before a call tries whether it is true, and for more
+// than a minute once such a call was refused. What cannot be stops it not at all.
 func TestAPauseEnds(t *testing.T) {
 	runPaced(t, func(p *paced) {
-		p.call(1, 24*time.Hour)
+		year := func() limit.Allowances {
+			return limit.Allowances{Requests: limit.Allowance{Limit: 100, Remaining: 1, Full: time.Now().Add(365 * 24 * time.Hour)}}
+		}
+		p.say(year())
+		before := time.Now()
+		tries := p.acquire()
+		assert.Equal(p, 10*time.Second, time.Since(before))
+		said := year()
+		said.Refused = true
+		tries.Told(said)
+		tries.Release()
 		assert.Equal(p, time.Minute, p.waits())
-		assert.Zero(p, p.waits())
 	})
+}
+
+// What a provider says and does not keep to has no effect after a while: answers of several accounts behind a proxy, or of a
+// limit that others use up first though calls are served.
+func TestWhatIsNotTrueIsSoonOfNoEffect(t *testing.T) {
+	for name, full := range map[string]time.Duration{"a year": 365 * 24 * time.Hour, "a minute": time.Minute, "a second": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			runPaced(t, func(p *paced) {
+				for time.Since(p.start) < 5*time.Minute {
+					p.call(1, full)
+				}
+				var waited time.Duration
+				for range 20 {
+					waited += p.call(1, full)
+				}
+				assert.Less(p, waited, time.Second)
+			})
+		})
+	}
 }
 
 func TestWhatCannotBeIsIgnored(t *testing.T) {
@@ -122,6 +151,7 @@ func TestWhatCannotBeIsIgnored(t *testing.T) {
 		"no number":                     {Limit: math.NaN(), Remaining: 1, Full: full},
 		"no remaining number":           {Limit: 10, Remaining: math.NaN(), Full: full},
 		"no end":                        {Limit: math.Inf(1), Remaining: 1, Full: full},
+		"more than there is":            {Limit: 1e308, Remaining: 1, Full: now.Add(1)},
 		"full before the call":          {Limit: 10, Remaining: 1, Full: now.Add(-time.Hour)},
 		"no time":                       {Limit: 10, Remaining: 1},
 		"nothing ever, and yet answers": {Limit: 10, Remaining: 0, Full: full},
