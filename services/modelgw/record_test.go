@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -104,6 +106,41 @@ func TestTheRecordsOfAttemptsBeforeAnAnswer(t *testing.T) {
 				assert.LessOrEqual(t, len(call.GetRequestJson()), 32<<10)
 			}
 			assert.Equal(t, tt.kept, kept, name)
+		}
+	})
+}
+
+// A call that the gateway itself cuts off has its record too: what was sent is as much wanted there.
+func TestTheRecordOfACallThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, func(*modelgw.Config, *modelgw.Deps) {})
+		never := new(int32(0))
+		for name, tt := range map[string]struct {
+			config  *modelv1.GenerateConfig
+			timeout *durationpb.Duration
+		}{
+			"the attempt took too long": {config: &modelv1.GenerateConfig{AttemptTimeout: new(1.0), MaxRetries: never}},
+			"nothing came":              {config: &modelv1.GenerateConfig{StreamIdleTimeout: new(1.0), MaxRetries: never}},
+			"the retries took too long": {config: &modelv1.GenerateConfig{AttemptTimeout: new(5.0), Timeout: new(2.0)}},
+			"the call took too long":    {timeout: durationpb.New(time.Second)},
+		} {
+			for _, wanted := range []bool{true, false} {
+				_, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{
+					Parent: project, Model: "mockllm/model", ModelArgsJson: `{"outputs":[{"output":{"text":"late","delay_s":3600}}]}`,
+					Messages: []*modelv1.ChatMessage{chat.User("how are you?")}, Config: tt.config, Timeout: tt.timeout, RecordFailedCall: wanted,
+				})
+				require.Error(t, err, name)
+				details := status.Convert(err).Details()
+				at := slices.IndexFunc(details, func(d any) bool { _, ok := d.(*modelv1.ModelCall); return ok })
+				require.Equal(t, wanted, at >= 0, "%s: %v", name, err)
+				if wanted {
+					call := details[at].(*modelv1.ModelCall)
+					assert.True(t, call.GetError(), name)
+					assert.Contains(t, call.GetRequestJson(), "how are you?", name)
+					assert.Empty(t, call.GetResponseJson(), name)
+				}
+			}
 		}
 	})
 }

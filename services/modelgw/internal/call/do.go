@@ -220,7 +220,11 @@ func ended(ctx context.Context, err error) error {
 	case cause == nil:
 		return err
 	case errors.Is(cause, context.DeadlineExceeded):
-		return rpcerr.DeadlineExceeded("the call did not end within its time")
+		late := rpcerr.DeadlineExceeded("the call did not end within its time")
+		if cut := provider.ExchangeOf(err); cut != nil {
+			_ = late.WithDetail(provider.Small(cut))
+		}
+		return late
 	case errors.Is(cause, effect.ErrCancelled):
 		return rpcerr.EffectCancelled("", "the call was cancelled") // The caller gets its details, and the key from the ledger's side.
 	default:

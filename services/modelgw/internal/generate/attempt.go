@@ -102,7 +102,7 @@ func cutAfter(d time.Duration, cut context.CancelCauseFunc, why string) *time.Ti
 // explain makes a transient failure of an attempt that the gateway cut.
 func (c *Call) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, provider.ErrCut) {
-		return &provider.Error{Provider: c.Model.Kind.Name, Class: provider.Transient, Cause: cause}
+		return &provider.Error{Provider: c.Model.Kind.Name, Class: provider.Transient, Call: provider.ExchangeOf(err), Cause: cause}
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -77,6 +78,45 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // maxQuoted bounds how much of the API's own message an error for the caller repeats, in bytes.
 const maxQuoted = 500
+
+// Ended is the end of an attempt's context, with the exchange until then. It wraps the context's error or cause.
+type Ended struct {
+	// Call is the request, and what of the answer had arrived.
+	Call *modelv1.ModelCall
+	// Cause is the context's error or cause.
+	Cause error
+}
+
+// Error is the context's.
+func (e *Ended) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the context's error.
+func (e *Ended) Unwrap() error { return e.Cause }
+
+// Recorded returns the error of an attempt with its record, if that is asked for: of a failure of the API, and of an
+// exchange that the end of the context cut off.
+func (r *Request) Recorded(err error, record func() *modelv1.ModelCall) error {
+	if !r.Record.Of(err) {
+		return err
+	}
+	if failure, ok := As(err); ok {
+		failure.Call = record()
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrCut) {
+		return &Ended{Call: record(), Cause: err}
+	}
+	return err
+}
+
+// ExchangeOf returns the exchange that the end of an attempt's context cut off; nil if there is none, or no record was
+// requested.
+func ExchangeOf(err error) *modelv1.ModelCall {
+	if e, ok := errors.AsType[*Ended](err); ok {
+		return e.Call
+	}
+	return nil
+}
 
 // ClassOf returns the class of an HTTP status as most APIs mean it.
 func ClassOf(status int) Class {

@@ -1,9 +1,12 @@
 package exchange_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +152,70 @@ func TestTheKeyIsInNoErrorAndNoRecord(t *testing.T) {
 		require.True(t, ok, "%v", err)
 		require.NotNil(t, failure.Call)
 		assert.NotContains(t, err.Error()+failure.Message+failure.Call.GetRequestJson()+failure.Call.GetResponseJson(), key)
+	}
+}
+
+// cutOff is an API whose answer begins; then the context ends.
+type cutOff struct {
+	kind, begun string // begun is empty: the context ends before the answer
+	cut         context.CancelFunc
+}
+
+func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	if c.begun == "" {
+		return c.read(r)
+	}
+	header := http.Header{"Content-Type": {c.kind}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(io.MultiReader(strings.NewReader(c.begun), ender{c, r}))}, nil
+}
+
+func (c *cutOff) read(r *http.Request) (*http.Response, error) {
+	c.cut()
+	return nil, r.Context().Err()
+}
+
+type ender struct {
+	*cutOff
+	request *http.Request
+}
+
+func (e ender) Read([]byte) (int, error) {
+	_, err := e.read(e.request)
+	return 0, err
+}
+
+// The end of the context is no failure of the API, but its record says what was sent, and what had arrived.
+func TestTheRecordOfAnExchangeThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	const begun = `data: {"choices":[{"delta":{"content":"hal"}}]}` + "\n\n"
+	for name, test := range map[string]struct {
+		kind, begun, want string
+	}{
+		"before the answer": {document, "", ""},
+		"within a document": {document, `{"choices":"` + key, `{"body":"{\"choices\":\"*******************"}`},
+		"within a stream":   {events, begun, `{"events":[{"choices":[{"delta":{"content":"hal"}}]}]}`},
+	} {
+		for _, record := range []provider.Record{provider.RecordNone, provider.RecordFailures} {
+			t.Run(fmt.Sprintf("%s, %d", name, record), func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithCancel(t.Context())
+				client := &http.Client{Transport: &cutOff{test.kind, test.begun, cancel}}
+				x := &exchange.Exchange{Codec: openaichat.Codec{}, HTTP: transport.RedactSecrets(client, config.NewSecret(key)), Provider: "vendor"}
+				asked := &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("how are you?")}, Stream: test.kind != document}
+				call := &exchange.Call{URL: "http://vendor", Header: http.Header{}, Model: "m", Stream: asked.Stream}
+				_, err := x.Do(ctx, &provider.Request{Record: record}, call, func(dst []byte) ([]byte, error) { return x.Codec.AppendRequest(dst, asked) })
+				require.ErrorIs(t, err, context.Canceled)
+				_, failed := provider.As(err)
+				assert.False(t, failed)
+				cut := provider.ExchangeOf(err)
+				require.Equal(t, record == provider.RecordFailures, cut != nil)
+				if cut != nil {
+					assert.True(t, cut.GetError())
+					assert.Contains(t, cut.GetRequestJson(), "how are you?")
+					assert.Equal(t, test.want, cut.GetResponseJson())
+				}
+			})
+		}
 	}
 }
 

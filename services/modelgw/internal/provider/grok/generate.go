@@ -125,14 +125,13 @@ func (a *attempt) kept(answer proto.Message, err error) []byte {
 
 // refusal is what the server said in place of an answer, if it is to be recorded.
 func (a *attempt) refusal(output *modelv1.ModelOutput, err error) []byte {
-	if !a.request.Record.Of(err) {
+	failure, refused := provider.As(err)
+	if !a.request.Record.Of(err) || !refused && output == nil {
 		return nil
 	}
-	said := ""
-	if failure, ok := provider.As(err); ok {
+	said := output.GetCompletion()
+	if refused {
 		said = failure.Message
-	} else if output != nil {
-		said = output.GetCompletion()
 	}
 	text, _ := json.Marshal(map[string]any{"error": map[string]string{"message": said}}) // Texts have JSON.
 	return text

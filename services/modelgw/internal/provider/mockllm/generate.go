@@ -56,19 +56,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := retry.Sleep(ctx, seconds.Duration(a.short.Delay)); err != nil {
-		return nil, err
-	}
 	output := a.build(Name+"/"+m.name, c.turn, r.Tools)
-	if err := m.stream(ctx, r, a, output); err != nil {
-		return nil, err
-	}
-	if a.fails(r.Attempt) {
-		failure := a.failure()
-		if r.Record.Of(failure) {
-			failure.Call = recordFailure(Name+"/"+m.name, r.Messages, failure, start)
-		}
-		return nil, failure
+	if err := m.say(ctx, r, a, output); err != nil {
+		return nil, r.Recorded(err, func() *modelv1.ModelCall { return recordFailure(Name+"/"+m.name, r.Messages, err, start) })
 	}
 	if output.GetUsage() == nil {
 		output.Usage = usage(r, output)
@@ -102,6 +92,20 @@ func (m *model) choose(ctx context.Context, r *provider.Request, c call) (*answe
 		return s.last, nil
 	}
 	return nil, m.exhausted(s, c)
+}
+
+// say waits as the script says, and streams the answer; it fails where the script or the context ends the attempt.
+func (m *model) say(ctx context.Context, r *provider.Request, a *answer, output *modelv1.ModelOutput) error {
+	if err := retry.Sleep(ctx, seconds.Duration(a.short.Delay)); err != nil {
+		return err
+	}
+	if err := m.stream(ctx, r, a, output); err != nil {
+		return err
+	}
+	if a.fails(r.Attempt) {
+		return a.failure()
+	}
+	return nil
 }
 
 // stream gives the answer out in pieces, as far as it gets before a failure.
@@ -205,7 +209,13 @@ func record(model string, messages []*modelv1.ChatMessage, output *modelv1.Model
 	return &modelv1.ModelCall{RequestJson: requestOf(model, messages), ResponseJson: response.String(), Time: output.Time}
 }
 
-func recordFailure(model string, messages []*modelv1.ChatMessage, failure *provider.Error, start time.Time) *modelv1.ModelCall {
+// recordFailure records an attempt that failed. One that the context ended has no answer.
+func recordFailure(model string, messages []*modelv1.ChatMessage, err error, start time.Time) *modelv1.ModelCall {
+	call := &modelv1.ModelCall{RequestJson: requestOf(model, messages), Error: true, Time: provider.Clock(start)}
+	failure, said := provider.As(err)
+	if !said {
+		return call
+	}
 	var response jsonwrite.Writer
 	response.BeginObject()
 	response.Key("error")
@@ -214,7 +224,8 @@ func recordFailure(model string, messages []*modelv1.ChatMessage, failure *provi
 	response.TextMember("message", failure.Message)
 	response.EndObject()
 	response.EndObject()
-	return &modelv1.ModelCall{RequestJson: requestOf(model, messages), ResponseJson: response.String(), Error: true, Time: provider.Clock(start)}
+	call.ResponseJson = response.String()
+	return call
 }
 
 func requestOf(model string, messages []*modelv1.ChatMessage) string {

@@ -28,10 +28,7 @@ func Attempt(r *provider.Request, request func() []byte, run func() (output *mod
 	start := time.Now()
 	output, answer, err := run()
 	if err != nil {
-		if failure, ok := provider.As(err); ok && r.Record.Of(err) {
-			failure.Call = Record(request(), answer, true, start)
-		}
-		return nil, err
+		return nil, r.Recorded(err, func() *modelv1.ModelCall { return Record(request(), answer, true, start) })
 	}
 	output.Time = provider.Clock(start)
 	response := &provider.Response{Output: output}
