@@ -168,7 +168,10 @@ func logged(t *testing.T) *agentv1.EvalSpec {
 			object{"sample": "7", "outputs": []any{
 				object{"text": "I look first. " + words, "tool_calls": []any{object{"function": "bash", "arguments": object{"command": "echo hello"}}}},
 				object{"tool_calls": []any{object{"function": "bash", "arguments": object{"nonsense": 1}}}},
-				object{"tool_calls": []any{object{"function": "submit", "arguments": object{"answer": "yes"}}}},
+				object{
+					"tool_calls": []any{object{"function": "submit", "arguments": object{"answer": "yes"}}},
+					"error":      object{"status": 429, "message": "busy for now", "times": 1, "retry_after_s": 0.01},
+				},
 			}},
 			object{"sample": "a/b ü", "output": object{"text": "thinking", "reasoning": words, "tool_calls": []any{object{"function": "submit", "arguments": object{"answer": "done"}}}}},
 			object{"sample": "long", "output": object{"tool_calls": []any{object{"function": "bash", "arguments": object{"command": "true"}}}}},
@@ -394,9 +397,22 @@ func (c *client) compareTalk(t *testing.T, log readLog) {
 		}
 	}
 	assert.Equal(t, strings.Fields(`span_begin sample_init span_end span_begin span_begin span_begin
-		model span_begin tool sandbox span_end model span_begin tool span_end model span_begin tool span_end span_end state span_end span_end
+		model span_begin tool sandbox span_end model span_begin tool span_end model model span_begin tool span_end span_end state span_end span_end
 		span_begin span_begin score span_end span_begin score span_end span_end`), kinds)
 	assert.Equal(t, []string{"init init", "solvers solvers", "solver react", "agent react", "tool bash", "tool bash", "tool submit", "scorers scorers", "scorer match", "scorer includes"}, spans)
+	retried := models[2]
+	assert.Contains(t, retried["error"], "busy for now")
+	assert.Contains(t, retried["traceback"], "turn 3, call of the model mockllm/model\n  attempt 1\n")
+	assert.Equal(t, "busy for now", at(retried, "call", "response", "error", "message"))
+	assert.Nil(t, retried["usage"])
+	assert.Equal(t, models[3]["input"], retried["input"])
+	models = slices.Delete(models, 2, 3)
+	used := 0.
+	for _, m := range models {
+		tokens, _ := at(m, "usage", "total_tokens").(float64)
+		used += tokens
+	}
+	assert.InDelta(t, first.Usage["mockllm/model"]["total_tokens"], used, 0)
 	for i, m := range models {
 		asked := []any{}
 		for _, message := range first.Messages[:2*i+2] { // The prompt and the question, then a call and its result each time.

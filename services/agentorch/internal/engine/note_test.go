@@ -130,17 +130,18 @@ func TestAnAnswerIsRecordedWithWhatFailedBeforeIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	said := &modelv1.ModelCall{RequestJson: `{}`, ResponseJson: `{"body":"overloaded"}`, Error: true}
-	f.Models.Failed = []*modelv1.FailedAttempt{{Error: "earlier"}, {Error: "slow down", Call: said}}
+	f.Models.Failed = []*modelv1.FailedAttempt{{Error: "earlier"}, {Error: "slow down", Call: said}, {Error: "held back"}}
 	f.Models.Answer = servicetest.ByTurn(servicetest.Says("fine"))
 	name := f.Create(spec(step("generate", ""))).Name
 	f.Finish(name)
 	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		if o := e.GetModelOutcome(); o != nil {
-			require.Len(t, o.GetFailedAttempts(), 2)
+			require.Len(t, o.GetFailedAttempts(), 3)
 			assert.Nil(t, o.GetFailedAttempts()[1].GetCall(), "what is long is in the content")
-			require.Len(t, o.GetContent().GetFailedCalls(), 1)
+			require.Len(t, o.GetContent().GetFailedCalls(), 2, "from the first that has one, each in its place")
 			assert.True(t, proto.Equal(said, o.GetContent().GetFailedCalls()[0]))
+			assert.True(t, proto.Equal(&modelv1.ModelCall{}, o.GetContent().GetFailedCalls()[1]))
 		}
 	}
 }

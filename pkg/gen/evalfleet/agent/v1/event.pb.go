@@ -3214,7 +3214,8 @@ type ModelOutcomeContent struct {
 	Call *v11.ModelCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// Warnings of the provider's adapter.
 	Warnings []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Optional. The latest failed attempts before the answer, oldest first.
+	// Optional. The exchanges of the latest of `failed_attempts`, in their order; one without a request is of an attempt
+	// that has no record.
 	FailedCalls []*v11.ModelCall `protobuf:"bytes,5,rep,name=failed_calls,json=failedCalls,proto3" json:"failed_calls,omitempty"`
 	// For an intent with `compact`, the messages in place of all but the system messages. There is no output then.
 	Compacted     []*v11.ChatMessage `protobuf:"bytes,6,rep,name=compacted,proto3" json:"compacted,omitempty"`

@@ -112,13 +112,17 @@ func (c *modelCall) listen(p *Pending) func() {
 	return c.progress.Listen(c.request.GetParent(), c.request.GetRequestId(), func(known *effectv1.Note) { p.note(c.seq, known) })
 }
 
-// keepFailed moves the exchanges of failed attempts into the content.
+// keepFailed moves the exchanges of failed attempts into the content: from the first attempt that has one, one for each.
 func keepFailed(content *agentv1.ModelOutcomeContent, attempts []*modelv1.FailedAttempt) {
 	for _, failed := range attempts {
-		if failed.GetCall() != nil {
-			content.FailedCalls = append(content.FailedCalls, failed.GetCall())
-			failed.Call = nil
+		call := failed.GetCall()
+		if call == nil && len(content.GetFailedCalls()) == 0 {
+			continue
 		}
+		if call == nil {
+			call = &modelv1.ModelCall{}
+		}
+		content.FailedCalls, failed.Call = append(content.GetFailedCalls(), call), nil
 	}
 }
 

@@ -162,7 +162,7 @@ func (w *writer) model(e *transcript.Event) {
 	w.RawMember("config", cmp.Or(string(readable(config)), "{}"))
 	output := e.Output
 	if output == nil {
-		output = w.output(nil, e.Model)
+		output = unanswered(e)
 	}
 	w.RawMember("output", string(w.condenser.Output(output)))
 	if e.Retries > 0 {
@@ -177,6 +177,13 @@ func (w *writer) model(e *transcript.Event) {
 	if isObject(e.Call) {
 		w.RawMember("call", string(w.condenser.Any(e.Call)))
 	}
+}
+
+// unanswered is the output that Inspect gives a model call without an answer: an empty text.
+func unanswered(e *transcript.Event) json.RawMessage {
+	message := chat.Assistant("")
+	message.Id = e.UUID // so that each export is the same
+	return chat.OutputJSON(chat.MessageOutput(e.Model, message, modelv1.StopReason_STOP_REASON_STOP))
 }
 
 // pool writes messages for the pool, each once a sample.

@@ -80,6 +80,8 @@ func wire(t *testing.T, e *transcript.Event) map[string]any {
 
 func TestWordsThatReadersDoNotKnow(t *testing.T) {
 	t.Parallel()
+	empty := map[string]any{"id": "u", "role": "assistant", "content": "", "source": "generate", "model": "p/m"}
+	unanswered := map[string]any{"model": "p/m", "choices": []any{map[string]any{"message": empty, "stop_reason": "stop"}}, "completion": ""}
 	for name, c := range map[string]struct {
 		event  *transcript.Event
 		member string
@@ -93,7 +95,7 @@ func TestWordsThatReadersDoNotKnow(t *testing.T) {
 		"a question that is no text":   {&transcript.Event{Event: "input", Input: json.RawMessage(`{"q":1}`)}, "input", `{"q":1}`},
 		"an input that is no object":   {&transcript.Event{Event: "subtask", Input: json.RawMessage(`3`)}, "input", map[string]any{"input": 3.0}},
 		"arguments that are no object": {&transcript.Event{Event: "tool", Arguments: json.RawMessage(`"odd"`)}, "arguments", map[string]any{}},
-		"a model that did not answer":  {&transcript.Event{Event: "model", Model: "p/m"}, "output", map[string]any{"model": "p/m", "choices": []any{}, "completion": ""}},
+		"a model that did not answer":  {&transcript.Event{Event: "model", UUID: "u", Model: "p/m"}, "output", unanswered},
 		"a note without data":          {&transcript.Event{Event: "info"}, "data", nil},
 		"a tool without a result":      {&transcript.Event{Event: "tool"}, "result", ""},
 		"a change that removes":        {&transcript.Event{Event: "store", Changes: []transcript.Change{{Op: "remove", Path: "/a"}}}, "changes", []any{map[string]any{"op": "remove", "path": "/a"}}},

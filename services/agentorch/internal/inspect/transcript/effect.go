@@ -105,6 +105,7 @@ func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
 }
 
 func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
+	place := b.place(o.GetIntent())
 	b.ended(o.GetIntent(), o.GetError().GetReason(), o.GetFailedAttempts()...)
 	t := b.finish(e, o.GetIntent(), working(o.GetTiming()))
 	if t == nil {
@@ -131,9 +132,33 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 	case modelv1.CacheUse_CACHE_USE_WRITE:
 		t.Cache = "write"
 	}
-	if call := o.GetContent().GetCall(); call != nil {
-		t.Call = jsonwrite.Marshal(map[string]any{"request": rawJSON(call.GetRequestJson()), "response": rawJSON(call.GetResponseJson()), "error": call.GetError(), "time": call.Time})
+	t.Call = exchangeJSON(o.GetContent().GetCall())
+	b.failedAttempts(t, o, place)
+}
+
+// failedAttempts adds an event for each attempt that failed before the call t ended, in front of it. Place is that of
+// the call in the words of a traceback. What such attempts used is in the usage of the call.
+func (b *Builder) failedAttempts(t *Event, o *agentv1.ModelOutcome, place []string) {
+	attempts, calls := o.GetFailedAttempts(), o.GetContent().GetFailedCalls()
+	began := t.Timestamp
+	events := make([]*Event, 0, len(attempts))
+	for i, failed := range attempts {
+		event := &Event{
+			Event: "model", UUID: fmt.Sprintf("%s.attempt.%d", t.UUID, i+1), SpanID: t.SpanID, Timestamp: began, WorkingStart: t.WorkingStart,
+			Model: cmp.Or(failed.GetModel(), t.Model), Role: t.Role, Messages: t.Messages, Tools: t.Tools, ToolChoice: t.ToolChoice, Config: t.Config,
+			Error: jsonwrite.Marshal(failed.GetError()),
+		}
+		event.Traceback = TracebackText(append(slices.Clip(place), fmt.Sprintf("attempt %d", i+1)), &agentv1.RunError{Message: failed.GetError()})
+		if failed.GetEndTime() != nil {
+			event.Completed = new(failed.GetEndTime().AsTime())
+			began = event.Completed.Add(failed.GetWait().AsDuration())
+		}
+		if at := i - (len(attempts) - len(calls)); at >= 0 && calls[at].GetRequestJson() != "" {
+			event.Call = exchangeJSON(calls[at])
+		}
+		events = append(events, event)
 	}
+	b.events = slices.Insert(b.events, slices.Index(b.events, t), events...)
 }
 
 func (b *Builder) toolIntent(e *agentv1.Event, i *agentv1.ToolIntent) *Event {

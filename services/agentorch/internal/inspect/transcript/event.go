@@ -7,7 +7,7 @@
 //	RunCreated … the first step            span_begin (type init), sample_init, span_end
 //	the first step … the last              span_begin … span_end (type solvers)
 //	StepBegan … StepEnded                  span_begin … state, span_end (type solver; an agent has a span of type agent within)
-//	ModelIntent, ModelOutcome              model
+//	ModelIntent, ModelOutcome              model for each attempt that failed before, and model
 //	ToolIntent, ToolOutcome                span_begin (type tool), tool, span_end; store; sandbox
 //	StoreChanged                           store
 //	ExecIntent, ExecOutcome, SandboxActed  sandbox

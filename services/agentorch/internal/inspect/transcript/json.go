@@ -26,6 +26,16 @@ func rawJSON(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
+// exchangeJSON is an exchange with a provider; nil if there is none.
+func exchangeJSON(c *modelv1.ModelCall) json.RawMessage {
+	if c == nil {
+		return nil
+	}
+	return jsonwrite.Marshal(map[string]any{
+		"request": rawJSON(c.GetRequestJson()), "response": rawJSON(c.GetResponseJson()), "error": c.GetError(), "time": c.Time,
+	})
+}
+
 // pointer escapes a key for a JSON pointer (RFC 6901).
 func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 

@@ -3,6 +3,7 @@ package transcript
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -23,17 +24,12 @@ func (b *Builder) begun(intent int64, format string, args ...any) {
 
 // ended records how an effect ended. Reason is empty unless it failed; attempts are those before the last.
 func (b *Builder) ended(intent int64, reason string, attempts ...*modelv1.FailedAttempt) {
-	effect := b.effects[intent]
+	place := b.place(intent)
 	delete(b.effects, intent)
 	if reason == "" {
 		return
 	}
-	b.fault = fault{reason: reason}
-	for _, line := range []string{b.stepLine, effect} {
-		if line != "" {
-			b.fault.lines = append(b.fault.lines, line)
-		}
-	}
+	b.fault = fault{reason: reason, lines: place}
 	for _, a := range attempts {
 		line := "  after an attempt that failed: " + a.GetError()
 		if wait := a.GetWait().AsDuration(); wait > 0 {
@@ -43,19 +39,21 @@ func (b *Builder) ended(intent int64, reason string, attempts ...*modelv1.Failed
 	}
 }
 
+// place names the run, the step and the purpose of an intent that has not ended, outermost first.
+func (b *Builder) place(intent int64) []string { return named(b.name, b.stepLine, b.effects[intent]) }
+
+// named are the lines that are not empty.
+func named(lines ...string) []string {
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+}
+
 // Traceback names the place where an error of the run arose, as far as the events show it: outermost first, the error
 // last. A stack of the platform would mean nothing to a reader, and this text does not depend on when it is made.
 func (b *Builder) Traceback(e *agentv1.RunError) string {
-	var lines []string
-	if b.name != "" {
-		lines = append(lines, b.name)
-	}
 	if b.fault.reason != "" && b.fault.reason == e.GetReason() {
-		lines = append(lines, b.fault.lines...)
-	} else if b.stepLine != "" {
-		lines = append(lines, b.stepLine)
+		return TracebackText(b.fault.lines, e)
 	}
-	return TracebackText(lines, e)
+	return TracebackText(named(b.name, b.stepLine), e)
 }
 
 // TracebackText is the text of a traceback, in the form that readers of Python's know.

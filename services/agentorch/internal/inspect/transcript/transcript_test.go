@@ -17,6 +17,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/transcript"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/transcript/transcripttest"
@@ -77,7 +78,6 @@ func aRun() []*agentv1.Event {
 		{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "mockllm/model", MessageCount: 1, Tools: []string{"bash"}}}},
 		{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
 			Intent: 3, Content: &agentv1.ModelOutcomeContent{Output: answer}, Timing: &effectv1.Timing{Working: durationpb.New(2 * time.Second)},
-			FailedAttempts: []*modelv1.FailedAttempt{{}},
 		}}},
 		agent.Add(chat.FirstMessage(answer)),
 		{Kind: &agentv1.Event_ToolIntent{ToolIntent: &agentv1.ToolIntent{CallId: "c1", Function: "bash", Content: call}}},
@@ -114,7 +114,6 @@ func TestAThingIsOneEventWhereItBegan(t *testing.T) {
 	assert.Equal(t, solvers.ID, step.ParentID)
 	assert.Equal(t, step.ID, model.SpanID)
 	assert.Equal(t, "/messages/1", state.Changes[0].Path)
-	assert.Equal(t, 1, model.Retries)
 	assert.InDelta(t, 2, *model.WorkingTime, 1e-9)
 	assert.Equal(t, began.Add(3*time.Second), *model.Completed)
 	assert.JSONEq(t, `"auto"`, string(model.ToolChoice))
@@ -308,4 +307,83 @@ func TestInterruptedModelCalls(t *testing.T) {
 	}
 	assert.Equal(t, []string{`"Cancelled by operator"`}, errors)
 	assert.Equal(t, []string{"user_cancel generate"}, interrupts)
+}
+
+// Inspect has an event for each attempt, those that failed in front of the answer.
+func TestEachFailedAttemptIsAnEvent(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) *timestamppb.Timestamp {
+		return timestamppb.New(began.Add(time.Duration(seconds) * time.Second))
+	}
+	attempts := []*modelv1.FailedAttempt{
+		{Error: "busy", EndTime: at(3), Wait: durationpb.New(2 * time.Second)},
+		{Error: "ill", Model: "mockllm/other", EndTime: at(6)},
+		{Error: "held back"},
+	}
+	said := &modelv1.ModelCall{RequestJson: `{"q":1}`, ResponseJson: `{"body":"ill"}`, Error: true}
+	answer := &agentv1.ModelOutcome{
+		Intent: 3, FailedAttempts: attempts, Timing: &effectv1.Timing{Working: durationpb.New(2 * time.Second)}, UnsentOptions: []string{"seed"},
+		Content: &agentv1.ModelOutcomeContent{Output: servicetest.Say("fine"), FailedCalls: []*modelv1.ModelCall{said, {}}},
+	}
+	refused := &agentv1.ModelOutcome{
+		Intent: 3, FailedAttempts: attempts[:1], Error: &agentv1.RunError{Reason: "PROVIDER_REJECTED", Message: "no"},
+	}
+	intent := func() *agentv1.Event {
+		return run.NewEvent(&agentv1.ModelIntent{
+			Turn: 1, Model: "mockllm/model", Role: "grader", MessageCount: 1, Tools: []string{"bash"},
+			Config: &modelv1.GenerateConfig{Seed: new(int64(1)), TopK: new(int32(2))},
+		})
+	}
+	models := func(outcome *agentv1.ModelOutcome) (models []*transcript.Event) {
+		// What began within the call stays behind its event.
+		events, err := transcripttest.Of(journalOf(anAgent(intent(), run.NewEvent(&agentv1.Info{}), run.NewEvent(outcome))...))
+		require.NoError(t, err)
+		uuids := map[string]bool{}
+		for i, e := range events {
+			assert.False(t, uuids[e.UUID], "%s is of one event alone", e.UUID)
+			if uuids[e.UUID] = true; e.Event == "model" {
+				models = append(models, e)
+			}
+			if i == len(events)-1 {
+				assert.Equal(t, "info", e.Event)
+			}
+		}
+		return models
+	}
+
+	all := models(answer)
+	require.Len(t, all, 4)
+	last := all[3]
+	assert.Equal(t, 3, last.Retries)
+	assert.NotNil(t, last.Output)
+	assert.Nil(t, last.Error)
+	for i, e := range all[:3] {
+		assert.False(t, e.Pending)
+		assert.Zero(t, e.Retries)
+		assert.Nil(t, e.Output, "what it used is in the answer's usage")
+		assert.Nil(t, e.WorkingTime, "it is in the answer's")
+		assert.JSONEq(t, string(jsonwrite.Marshal(attempts[i].GetError())), string(e.Error))
+		assert.Equal(t, last.Messages, e.Messages)
+		assert.Equal(t, []any{last.SpanID, last.Role, last.Tools, last.ToolChoice}, []any{e.SpanID, e.Role, e.Tools, e.ToolChoice})
+		assert.JSONEq(t, `{"top_k":2}`, string(e.Config), "as it was sent")
+	}
+	assert.Equal(t, []string{"mockllm/model", "mockllm/other", "mockllm/model"}, []string{all[0].Model, all[1].Model, all[2].Model})
+	assert.Equal(t, []any{began.Add(2 * time.Second), began.Add(5 * time.Second), began.Add(6 * time.Second)}, []any{all[0].Timestamp, all[1].Timestamp, all[2].Timestamp})
+	assert.Equal(t, at(3).AsTime(), *all[0].Completed)
+	assert.Nil(t, all[2].Completed)
+	assert.Nil(t, all[0].Call, "the latest alone have one")
+	assert.JSONEq(t, `{"request":{"q":1},"response":{"body":"ill"},"error":true,"time":null}`, string(all[1].Call))
+	assert.Nil(t, all[2].Call)
+	assert.Equal(t, `Traceback (most recent call last):
+  projects/p/runs/r, sample s1, epoch 2
+  step 1, react
+  turn 1, call of the model mockllm/model
+  attempt 1
+ERROR: busy
+`, all[0].Traceback)
+
+	all = models(refused)
+	require.Len(t, all, 2)
+	assert.JSONEq(t, `"busy"`, string(all[0].Error))
+	assert.JSONEq(t, `"no"`, string(all[1].Error))
 }

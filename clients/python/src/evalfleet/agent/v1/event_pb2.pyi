@@ -1592,7 +1592,9 @@ class ModelOutcomeContent(_message.Message):
 
     @_builtins.property
     def failed_calls(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.ModelCall]:
-        """Optional. The latest failed attempts before the answer, oldest first."""
+        """Optional. The exchanges of the latest of `failed_attempts`, in their order; one without a request is of an attempt
+        that has no record.
+        """
 
     @_builtins.property
     def compacted(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.ChatMessage]:
