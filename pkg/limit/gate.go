@@ -15,26 +15,26 @@ type Gate struct {
 	// Lock guards the gate. The gates of a limiter share one lock, which keeps the order of arrival the same for all
 	// callers. Operations under it are short.
 	Lock sync.Locker
-	// Took is called with the number of slots in use when a caller has got one; nil is not.
-	Took func(inUse int)
-	// Freed is called when a caller has freed its slot and no waiting caller got it; nil is not.
+	// Acquired is called with the number of slots in use when a caller has got one. Nil: no callback, as below.
+	Acquired func(inUse int)
+	// Freed is called when a caller has freed its slot and no waiting caller got it.
 	Freed func()
-	// Refresh is called before a free slot goes to a waiting caller, and may call SetSlots; nil is not.
+	// Refresh is called before a free slot goes to a waiting caller, and may call SetSlots.
 	Refresh func()
-	// Taken is called when a call that asks was not refused for takenAfter; see Reported. Nil is not.
-	Taken func()
+	// Accepted is called when a trial call was not refused for acceptedAfter; see Follow.
+	Accepted func()
 
 	slots   int
 	inUse   int
 	waiting int
 	lines   []*line // the lines that are not empty, the next to be served first
 
-	asking  bool      // as Reported was told
-	again   time.Time // when the last refusal said to ask again
-	resting []*Slot
-	calls   uint64 // that have begun
-	paces   *paces // nil until a provider speaks of its limits
-	waker   *time.Timer
+	tripped  bool      // as the rule was at the last Follow
+	retryAt  time.Time // when the last refusal asked for the next call
+	backoffs []*Slot   // that no call may use for a while
+	calls    uint64    // that have begun
+	paces    *paces    // nil until a provider reports its rate limits
+	waker    *time.Timer
 }
 
 // line is the queue of one tenant.
@@ -97,7 +97,7 @@ func (g *Gate) SetSlots(n int) {
 	g.admit()
 }
 
-// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull or a *Held. The slot must be passed to
+// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull or a *HeldError. The slot must be passed to
 // Wait.
 func (g *Gate) Enter(r Request, now time.Time) (*Slot, error) {
 	s := &Slot{gate: g, tenant: r.Tenant, patience: r.Patience}
@@ -109,7 +109,7 @@ func (g *Gate) Enter(r Request, now time.Time) (*Slot, error) {
 		return nil, ErrFull
 	}
 	if after := g.held(now); r.Patience > 0 && after > r.Patience {
-		return nil, &Held{after}
+		return nil, &HeldError{after}
 	}
 	s.granted = make(chan struct{})
 	g.enqueue(s, r.Front)
@@ -117,17 +117,17 @@ func (g *Gate) Enter(r Request, now time.Time) (*Slot, error) {
 	return s, nil
 }
 
-// Wait waits until the caller holds its slot, and returns it. It fails with a *Held, or with ctx's error if ctx ends
+// Wait waits until the caller holds its slot, and returns it. It fails with a *HeldError, or with ctx's error if ctx ends
 // first.
 func (g *Gate) Wait(ctx context.Context, s *Slot) (*Slot, error) {
 	if s.granted == nil {
 		return s, nil
 	}
-	var looks <-chan time.Time
+	var checks <-chan time.Time
 	if s.patience > 0 {
 		ticker := time.NewTicker(s.patience)
 		defer ticker.Stop()
-		looks = ticker.C
+		checks = ticker.C
 	}
 	for {
 		select {
@@ -138,7 +138,7 @@ func (g *Gate) Wait(ctx context.Context, s *Slot) (*Slot, error) {
 			defer g.Lock.Unlock()
 			g.leave(s)
 			return nil, ctx.Err()
-		case <-looks:
+		case <-checks:
 			if err := g.giveUp(s); err != nil {
 				return nil, err
 			}
@@ -158,13 +158,13 @@ func (g *Gate) take(s *Slot, now time.Time) {
 	g.calls++
 	s.call, s.began = g.calls, now
 	if g.paces != nil {
-		s.tries = g.paces.took(now)
+		s.tries = g.paces.acquired(now)
 	}
-	if g.asking && g.Taken != nil {
-		g.ask(s)
+	if g.tripped && g.Accepted != nil {
+		g.acceptLater(s)
 	}
-	if g.Took != nil {
-		g.Took(g.inUse)
+	if g.Acquired != nil {
+		g.Acquired(g.inUse)
 	}
 }
 

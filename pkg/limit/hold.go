@@ -5,55 +5,56 @@ import (
 	"time"
 )
 
-// A gate holds calls back though it has slots: while one call asks whether the provider serves anything, and while the
-// provider has little left of a limit by time.
+// A gate holds calls back although slots are free: while the rule is tripped, and while the provider has little left of
+// a rate limit.
 
 const (
-	// shortestRest and longestRest bound how long a pool that asks waits after a refusal. Even a provider that wants to
-	// rest for longer is asked then: it may speak of one model, or of a limit that is full long before it needs to be.
-	shortestRest = time.Second
-	longestRest  = 10 * time.Second
-	// takenAfter is how long a call that asks may take before the provider counts as serving. Refusals come sooner, and
-	// answers may take minutes.
-	takenAfter = 5 * time.Second
+	// minBackoff and maxBackoff bound how long a tripped pool waits after a refusal. A provider that asks for a longer
+	// wait is called all the same: it may mean one model, or a limit that is full long before it needs to be.
+	minBackoff = time.Second
+	maxBackoff = 10 * time.Second
+	// acceptedAfter is how long a trial call must be under way before the provider counts as serving. Refusals come
+	// sooner, and answers may take minutes.
+	acceptedAfter = 5 * time.Second
 )
 
-// Reported is called when the rule has got a report, or is another. While the rule asks whether anything is served, a
-// slot rests after each refusal for as long as the answer asks for, within bounds: it counts as in use, in all
-// processes that share the pool, so that none asks sooner. Rests end with the asking.
-func (g *Gate) Reported(rule *Rule, r Report) {
-	g.asking = rule.Asking()
+// Follow updates the gate after its rule has got a report, or was replaced. While the rule is tripped, each refusal makes
+// a slot back off for as long as the answer asks for, within bounds: the slot counts as in use in all processes that
+// share the pool, so that none calls sooner. When the rule is no longer tripped, all backoffs end.
+func (g *Gate) Follow(rule *Rule, r Report) {
+	g.tripped = rule.Tripped()
 	switch {
-	case g.asking && r.Outcome == RateLimited:
-		g.again = time.Now().Add(max(r.RetryAfter, shortestRest))
+	case g.tripped && r.Outcome == RateLimited:
+		wait := max(r.RetryAfter, minBackoff)
+		g.retryAt = time.Now().Add(wait)
 		s := &Slot{gate: g}
 		g.inUse++
-		g.resting = append(slices.DeleteFunc(g.resting, func(s *Slot) bool { return s.free }), s)
-		time.AfterFunc(min(max(r.RetryAfter, shortestRest), longestRest), s.Release)
-	case !g.asking && g.resting != nil:
-		ended := g.resting
-		g.resting = nil
+		g.backoffs = append(slices.DeleteFunc(g.backoffs, func(s *Slot) bool { return s.free }), s)
+		time.AfterFunc(min(wait, maxBackoff), s.Release)
+	case !g.tripped && g.backoffs != nil:
+		ended := g.backoffs
+		g.backoffs = nil
 		for _, s := range ended {
 			s.release()
 		}
 	}
 }
 
-// ask calls Taken if the call in a slot is still under way after a while.
-func (g *Gate) ask(s *Slot) {
-	time.AfterFunc(takenAfter, func() {
+// acceptLater calls Accepted if the trial call in a slot is still under way after a while.
+func (g *Gate) acceptLater(s *Slot) {
+	time.AfterFunc(acceptedAfter, func() {
 		g.Lock.Lock()
 		defer g.Lock.Unlock()
-		if !s.free && g.asking {
-			g.Taken()
+		if !s.free && g.tripped {
+			g.Accepted()
 		}
 	})
 }
 
 // held is how long calls are held back at least; zero if they are not.
 func (g *Gate) held(now time.Time) time.Duration {
-	if g.asking {
-		return max(g.again.Sub(now), shortestRest)
+	if g.tripped {
+		return max(g.retryAt.Sub(now), minBackoff)
 	}
 	if g.paces == nil {
 		return 0
@@ -61,31 +62,31 @@ func (g *Gate) held(now time.Time) time.Duration {
 	return g.paces.wait(now)
 }
 
-// giveUp ends the wait of a caller whose patience has ended, if nothing is served or the pool pauses for longer. A line
-// that moves it does not leave.
+// giveUp ends the wait of a caller whose patience has ended, if the rule is tripped or the pool pauses for longer. A
+// caller in a line that moves stays.
 func (g *Gate) giveUp(s *Slot) error {
 	g.Lock.Lock()
 	defer g.Lock.Unlock()
 	after := g.held(time.Now())
-	if !g.asking && after <= s.patience {
+	if !g.tripped && after <= s.patience {
 		return nil
 	}
 	g.leave(s)
-	return &Held{after}
+	return &HeldError{after}
 }
 
-// Told notes what the provider said with the answer to the call in this slot, also with a refusal. Once little remains,
-// further callers wait before the provider refuses them: until as much is back as a call takes, and no longer than a
-// minute after what was said last. What cannot be is ignored, and a call tries from time to time whether what was said
-// is true.
-func (s *Slot) Told(a Allowances) {
+// Observe records the rate limits that the provider reported with the answer to the call in this slot, also with a
+// refusal. Once little remains, further callers wait before the provider refuses them: until as much is back as a call
+// takes, and no longer than a minute after the last report. Impossible values are ignored, and from time to time a trial
+// call shows whether a report is true.
+func (s *Slot) Observe(a Allowances) {
 	g, now := s.gate, time.Now()
 	g.Lock.Lock()
 	defer g.Lock.Unlock()
 	if g.paces == nil {
 		g.paces = newPaces(now)
 	}
-	g.paces.told(a, s, now, g.calls)
+	g.paces.observe(a, s, now, g.calls)
 	if g.waiting > 0 {
 		g.refresh()
 		g.admit()

@@ -6,8 +6,8 @@
 //
 // Limiter is the port. Memory is the implementation for one process, limit/redis the one that several processes share.
 // Both consist of a [Gate], which has the slots and the queue of a process, and a [Rule], which has the limit. A limit
-// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity. Beside
-// it callers wait for what a provider says that remains of its own limits by time; see [Slot.Told].
+// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity. Callers
+// also wait where the provider reports that little of a rate limit of its own remains; see [Slot.Observe].
 // limittest contains the suite that every implementation passes, limittrial the trial of the rules.
 package limit
 
@@ -21,16 +21,16 @@ import (
 // ErrFull is returned where a queue may not grow further.
 var ErrFull = errors.New("too many callers wait")
 
-// Held is the error of a caller that is less patient than its pool: a provider serves nothing, or has said that little
-// remains of a limit by time.
-type Held struct {
-	// After is how long the pool waits at least.
+// HeldError is the error of a caller whose patience is shorter than the time for which its pool is held back: the
+// provider refuses all calls, or has reported that little of a rate limit remains.
+type HeldError struct {
+	// After is how long the pool is still held back, at least.
 	After time.Duration
 }
 
 // Error says why the caller got no slot.
-func (h *Held) Error() string {
-	return fmt.Sprintf("calls are held back for %s: the provider refuses all of them, or has little left of a limit", h.After.Round(time.Millisecond))
+func (h *HeldError) Error() string {
+	return fmt.Sprintf("calls are held back for %s: the provider refuses all of them, or has little left of a rate limit; try again then", h.After.Round(time.Millisecond))
 }
 
 // ErrUnknownPool is returned for a key under which nothing was ever acquired.
@@ -43,7 +43,7 @@ var ErrTooLow = errors.New("a limit must be at least 1")
 type Limiter interface {
 	// Acquire waits for a slot of the pool under r.Key and returns it; the caller must release it. The first call for a
 	// key makes the pool with r's bounds; later bounds are ignored. It fails with ErrFull at once if r.MaxWaiting callers
-	// wait already, with a *Held if r.Patience ends, and with ctx's error if ctx ends first.
+	// wait already, with a *HeldError if r.Patience ends, and with ctx's error if ctx ends first.
 	Acquire(ctx context.Context, r Request) (*Slot, error)
 	// Report reports how a request went to an adaptive pool; a fixed one ignores it. A key without a pool is ignored.
 	Report(ctx context.Context, key string, r Report)
@@ -65,9 +65,9 @@ type Request struct {
 	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always
 	// admitted.
 	MaxWaiting int
-	// Patience bounds the wait in a pool that is held back; see [Held]. A caller that would have to wait for longer fails
-	// at once, and one that has waited as long fails where nothing is served. A wait in a line that moves is not bounded.
-	// Zero is no bound.
+	// Patience bounds the wait in a pool that is held back; see [HeldError]. A caller that would have to wait for longer
+	// fails at once, and one that has waited as long fails while the provider refuses all calls. A wait in a line that
+	// moves is not bounded. Zero is no bound.
 	Patience time.Duration
 	// Fixed is the limit of a pool that does not adapt; it must be positive unless Adaptive is set.
 	Fixed int
@@ -118,8 +118,8 @@ type Share struct {
 	Slots   int
 	InUse   int
 	Waiting int
-	// Pause is how long the next call must wait though there is a slot, since the provider says that little remains of a
-	// limit by time; see [Slot.Told].
+	// Pause is how long the next call must wait although a slot is free, since the provider reports that little of a
+	// rate limit remains; see [Slot.Observe].
 	Pause time.Duration
 }
 

@@ -51,9 +51,9 @@ func (m *Memory) pool(r Request) *pool {
 		p = &pool{key: r.Key, rule: NewRule(r)}
 		p.gate = Gate{Lock: &m.mu}
 		if p.rule.Adaptive() {
-			p.gate.Took = func(inUse int) { p.rule.Acquired(inUse, time.Now()) }
-			p.gate.Taken = func() {
-				p.rule.Taken(time.Now())
+			p.gate.Acquired = func(inUse int) { p.rule.Acquired(inUse, time.Now()) }
+			p.gate.Accepted = func() {
+				p.rule.Accepted(time.Now())
 				p.follow(Report{})
 			}
 		}
@@ -95,9 +95,9 @@ func (m *Memory) Report(_ context.Context, key string, r Report) {
 	}
 }
 
-// follow brings the gate up to date with the rule, which has got a report.
+// follow updates the gate after the rule has got a report.
 func (p *pool) follow(r Report) {
-	p.gate.Reported(p.rule, r)
+	p.gate.Follow(p.rule, r)
 	p.gate.SetSlots(p.rule.Limit())
 }
 

@@ -2,17 +2,17 @@ package limit
 
 import "time"
 
-// Allowance is what a provider says with an answer of a limit by time, such as its requests in a minute.
+// Allowance is what a provider reports with an answer about one of its rate limits, such as requests in a minute.
 type Allowance struct {
-	// Limit is how much there is at most, and Remaining how much of it was left, from zero to Limit. An allowance with
-	// other numbers says nothing, and neither does the zero value.
+	// Limit is the most that there can be, in requests or tokens, and Remaining what was left, from zero to Limit. An
+	// allowance with other numbers is ignored, and so is the zero value.
 	Limit, Remaining float64
-	// Full is when all of it is back if no more is used.
+	// Full is when Remaining is Limit again if nothing more is used.
 	Full time.Time
 }
 
-// Allowances are the limits by time that a provider speaks of: requests, tokens, and the tokens of questions and of
-// answers where these are apart.
+// Allowances are the rate limits that a provider reports: requests, tokens, and tokens of input and of output where the
+// provider counts these separately. A limit that is not reported is the zero value.
 type Allowances struct {
 	Requests, Tokens, Input, Output Allowance
 	// Refused means that the answer is a refusal, so that the call took nothing.
@@ -20,16 +20,16 @@ type Allowances struct {
 }
 
 const (
-	// memory is how long counts what a provider said. Most limits are by the minute. A longer one refuses some calls
-	// then, and says so again.
-	memory = time.Minute
-	// telling is the part of a limit that must be in use before the time until it is full shows how fast it fills: some
+	// validFor is how long a report counts. Most limits are by the minute. A longer one refuses some calls then, and is
+	// reported again.
+	validFor = time.Minute
+	// minUsed is the part of a limit that must be in use before the time until it is full shows how fast it fills: some
 	// providers round that time to seconds.
-	telling = 0.1
-	// apart is how many calls must lie between two answers before their difference shows what a call takes, and learns
-	// the weight of such a difference.
-	apart  = 4
-	learns = 0.25
+	minUsed = 0.1
+	// minCalls is how many calls must lie between two answers before their difference shows what a call takes, and
+	// weight is that of such a difference in the moving average.
+	minCalls = 4
+	weight   = 0.25
 	// reserve is the part of a limit that is left unused, and reserveCalls the number of calls for which it suffices at
 	// least: calls differ, and arrive in another order than they began. A small limit keeps half for use.
 	reserve      = 0.01
@@ -44,7 +44,7 @@ const (
 // most is the largest limit that can be meant.
 const most = 1e15
 
-// firstTrial and shortestTrial are intervals of [paces.trial]; the longest is memory.
+// firstTrial and shortestTrial are intervals of [paces.trial]; the longest is validFor.
 const (
 	firstTrial    = 10 * time.Second
 	shortestTrial = time.Millisecond
@@ -77,42 +77,42 @@ func (p *paces) next(now time.Time) time.Duration {
 	trial := p.trial
 	for i := range p.each {
 		if p.each[i].window && p.trial >= firstTrial {
-			trial = memory
+			trial = validFor
 		}
 	}
 	return max(0, min(p.wait(now), p.last.Add(trial).Sub(now)))
 }
 
-// took notes that a call begins, and reports whether that is though too little remains.
-func (p *paces) took(now time.Time) (tries bool) {
+// acquired notes that a call begins, and reports whether that is though too little remains.
+func (p *paces) acquired(now time.Time) (tries bool) {
 	p.last = now
 	for i := range p.each {
 		tries = tries || p.each[i].lacks(now) > 0
-		p.each[i].took(now)
+		p.each[i].acquired(now)
 	}
 	return tries
 }
 
-// told notes what the answer to the call in a slot said. Calls is how many have begun up to now.
-func (p *paces) told(all Allowances, s *Slot, now time.Time, calls uint64) {
+// observe records what the answer to the call in a slot reports. Calls is how many have begun up to now.
+func (p *paces) observe(all Allowances, s *Slot, now time.Time, calls uint64) {
 	for i, a := range [...]Allowance{all.Requests, all.Tokens, all.Input, all.Output} {
-		p.each[i].told(answer{Allowance: a, refused: all.Refused, call: s.call, began: s.began}, now, calls)
+		p.each[i].observe(answer{Allowance: a, refused: all.Refused, call: s.call, began: s.began}, now, calls)
 	}
 	switch {
 	case s.tries && all.Refused:
-		p.trial = memory
+		p.trial = validFor
 	case s.tries:
 		p.trial = max(p.trial/2, shortestTrial)
 	}
 	s.tries = false
 }
 
-// pace estimates how much remains of a limit by time, between the answers that say it, so that calls wait before the
-// provider refuses them. There are two kinds: a bucket fills steadily, and a window is full again at its end. In a window
-// more is used and the time of its end stays; a bucket is full later then.
+// pace estimates how much of a rate limit remains between the answers that report it, so that calls wait before the
+// provider refuses them. There are two kinds of limits: a token bucket fills steadily, and a fixed window is full again
+// at its end. When more is used, the end of a window stays, and a bucket is full later.
 //
 // What a call takes is learned from the answers, and so includes what others use meanwhile, such as replicas: each
-// replica gets the part of what remains that it has of all calls, and none needs to know of the others.
+// replica gets a share of what remains in proportion to its calls, and none needs to know of the others.
 //
 // The zero value knows nothing. A pace is not safe for concurrent use.
 type pace struct {
@@ -121,7 +121,7 @@ type pace struct {
 	takes float64 // by a call, at least 1; zero before anything was said
 	left  float64 // at the time at
 	at    time.Time
-	until time.Time // when what is known does not count any more
+	until time.Time // until when the last report counts
 	since answer    // from which takes is measured
 	// window says which kind it is. end is the first answer with the same end, with the most that remained, and round
 	// how much other times may differ from it.
@@ -130,7 +130,7 @@ type pace struct {
 	round  time.Duration
 }
 
-// answer is what an answer says of one limit.
+// answer is what an answer reports about one limit.
 type answer struct {
 	Allowance
 	refused bool
@@ -172,15 +172,15 @@ func (p *pace) leftAt(now time.Time) float64 {
 	return min(p.limit, p.left+p.gain*max(0, now.Sub(p.at).Seconds()))
 }
 
-// took notes that a call begins.
-func (p *pace) took(now time.Time) {
+// acquired notes that a call begins.
+func (p *pace) acquired(now time.Time) {
 	if p.known(now) {
 		p.left, p.at = p.leftAt(now)-p.takes, now
 	}
 }
 
-// told notes what an answer says. Calls is how many have begun up to now.
-func (p *pace) told(a answer, now time.Time, calls uint64) {
+// observe records what an answer reports. Calls is how many have begun up to now.
+func (p *pace) observe(a answer, now time.Time, calls uint64) {
 	used, fills := a.Limit-a.Remaining, a.Full.Sub(a.began)
 	if !(a.Limit > 0 && a.Limit <= most && a.Remaining >= 0 && used >= 0) {
 		return
@@ -195,7 +195,7 @@ func (p *pace) told(a answer, now time.Time, calls uint64) {
 	switch {
 	case p.window:
 		p.gain = 0
-	case used >= telling*a.Limit && fills > 0:
+	case used >= minUsed*a.Limit && fills > 0:
 		p.gain = used / fills.Seconds()
 	case p.gain == 0:
 		return
@@ -208,7 +208,7 @@ func (p *pace) told(a answer, now time.Time, calls uint64) {
 	if p.known(now) && !p.window {
 		left = max(left, min(p.leftAt(now), max(early, late)))
 	}
-	p.left, p.at, p.until = left, now, now.Add(memory)
+	p.left, p.at, p.until = left, now, now.Add(validFor)
 }
 
 // judge finds the kind of the limit. Fills is how long it was until it is full.
@@ -234,13 +234,13 @@ func (p *pace) learn(a answer) {
 	case p.since.call == 0 || a.call < p.since.call:
 		p.since = a
 		return
-	case a.call-p.since.call < apart:
+	case a.call-p.since.call < minCalls:
 		return
 	}
 	used := p.since.Remaining - a.Remaining + p.gain*a.began.Sub(p.since.began).Seconds()
 	if used >= 0 && (p.window || a.began.Before(p.since.Full)) {
 		used = min(used/float64(a.call-p.since.call), p.limit/2)
-		p.takes = max(1, p.takes+learns*(used-p.takes))
+		p.takes = max(1, p.takes+weight*(used-p.takes))
 	}
 	p.since = a
 }

@@ -37,7 +37,7 @@ func (p *paced) say(a limit.Allowances) time.Duration {
 	slot := p.acquire()
 	defer slot.Release()
 	time.Sleep(time.Second)
-	slot.Told(a)
+	slot.Observe(a)
 	return slot.Began().Sub(before)
 }
 
@@ -115,7 +115,7 @@ func TestAPauseEnds(t *testing.T) {
 		assert.Equal(p, 10*time.Second, time.Since(before))
 		said := year()
 		said.Refused = true
-		tries.Told(said)
+		tries.Observe(said)
 		tries.Release()
 		assert.Equal(p, time.Minute, p.waits())
 	})
@@ -171,7 +171,7 @@ func TestWhatCannotBeIsIgnored(t *testing.T) {
 func TestARefusalIsBelieved(t *testing.T) {
 	runPaced(t, func(p *paced) {
 		slot := p.acquire()
-		slot.Told(limit.Allowances{Requests: limit.Allowance{Limit: 100, Full: time.Now().Add(50 * time.Second)}, Refused: true})
+		slot.Observe(limit.Allowances{Requests: limit.Allowance{Limit: 100, Full: time.Now().Add(50 * time.Second)}, Refused: true})
 		slot.Release()
 		assert.Equal(p, 1500*time.Millisecond, p.waits())
 	})
@@ -196,7 +196,7 @@ func TestAnImpatientCallerIsToldOfThePause(t *testing.T) {
 		request := limit.Request{Key: "k", Fixed: 10, Patience: 10 * time.Second}
 		p.call(1, 24*time.Hour)
 		_, err := p.Acquire(p.Context(), request)
-		held, ok := errors.AsType[*limit.Held](err)
+		held, ok := errors.AsType[*limit.HeldError](err)
 		require.True(p, ok, err)
 		assert.Equal(p, time.Minute, held.After)
 		time.Sleep(time.Minute)
@@ -209,10 +209,10 @@ func TestAnImpatientCallerIsToldOfThePause(t *testing.T) {
 		require.NoError(p, err)
 		assert.Zero(p, slot.Began().Sub(slots[0].Began())-25*time.Second)
 		time.AfterFunc(5*time.Second, func() {
-			slots[1].Told(limit.Allowances{Requests: limit.Allowance{Limit: 100, Remaining: 1, Full: time.Now().Add(24 * time.Hour)}})
+			slots[1].Observe(limit.Allowances{Requests: limit.Allowance{Limit: 100, Remaining: 1, Full: time.Now().Add(24 * time.Hour)}})
 		})
 		_, err = p.Acquire(p.Context(), request)
-		held, ok = errors.AsType[*limit.Held](err)
+		held, ok = errors.AsType[*limit.HeldError](err)
 		require.True(p, ok, err)
 		assert.Equal(p, 55*time.Second, held.After)
 	})

@@ -20,9 +20,9 @@ const (
 	// deepest is the part of the limit to which a shortage lowers the ceiling at most, so that a provider which
 	// refuses everything for a while is soon used again.
 	deepest = 0.5
-	// inARow is how many refusals without a success between them mean that nothing is served. A provider that counts
+	// tripAfter is how many refusals without a success between them trip the rule. A provider that counts
 	// calls at once serves others meanwhile; outcomes of replicas come in batches, so that fewer would be too few.
-	inARow = 12
+	tripAfter = 12
 )
 
 // Prober is a rule that stays close to a capacity which it knows from the last refusal, without any slots. It is BIC, a
@@ -37,7 +37,8 @@ const (
 // A round is as many successes as the limit is high, about as long as a call. Until the first refusal the limit doubles
 // in each. A try of one slot that is refused costs one refusal and one slot for a moment; a capacity that has fallen
 // costs about the root of twice the fall. Successes count only while the limit is nearly used up, and those that needed
-// a retry count too. Where nothing is served, the limit is one call, which asks whether that has changed.
+// a retry count too. After a number of refusals without a success the rule is tripped: the limit is one, until a trial
+// call is served.
 //
 // A Prober is not safe for concurrent use.
 type Prober struct {
@@ -55,8 +56,8 @@ type Prober struct {
 	// successes without a refusal (quiet), or after two rounds of all (served): then the provider is no longer away, but
 	// takes even less than the shortage's lowest ceiling.
 	refused, began, quiet, served int
-	// row are the refusals since the last success. Once they are inARow, nothing is served: aside is then the limit to
-	// which the next success leads back, and meanwhile the limit is one. Zero is at other times.
+	// row is the number of refusals since the last success. While the rule is tripped, aside is the limit that the next
+	// success restores; otherwise it is zero.
 	row, aside int
 }
 
@@ -70,7 +71,7 @@ func (p *Prober) Acquired(inUse int, _ time.Time) { p.peak = max(p.peak, inUse) 
 func (p *Prober) Clean(now time.Time, subject string) {
 	p.quiet++
 	p.served++
-	p.answers(now, subject)
+	p.accepted(now, subject)
 	if float64(p.peak) < saturation*float64(p.limit) {
 		return
 	}
@@ -104,7 +105,7 @@ func (p *Prober) Retried(now time.Time, subject string) { p.Clean(now, subject) 
 
 // RateLimited records an answer that asks to slow down.
 func (p *Prober) RateLimited(now time.Time, subject string) {
-	if p.row++; p.asking() {
+	if p.row++; p.tripped() {
 		return
 	}
 	used := p.limit
@@ -123,20 +124,20 @@ func (p *Prober) RateLimited(now time.Time, subject string) {
 	cut := min(p.refused, max(1, int(gentle*float64(used))))
 	p.step(max(used-cut, p.min, 1), RateLimit, now, subject)
 	p.missing = max(0, p.ceiling-p.limit)
-	if p.row >= inARow {
+	if p.row >= tripAfter {
 		p.aside = p.limit
 		p.step(1, RateLimit, now, subject)
 	}
 }
 
-// asking reports whether nothing is served, so that one call at a time asks whether that has changed.
-func (p *Prober) asking() bool { return p.aside > 0 }
+// tripped reports whether all calls are refused, so that the limit is one trial call.
+func (p *Prober) tripped() bool { return p.aside > 0 }
 
-// answers notes that the provider takes calls, and ends the asking. A provider that was away takes as much as before:
-// its ceiling is back, and the limit soon.
-func (p *Prober) answers(now time.Time, subject string) {
+// accepted notes that the provider takes calls, and resets a tripped rule. A provider that was away takes as much as
+// before: its ceiling is restored at once, and the limit soon.
+func (p *Prober) accepted(now time.Time, subject string) {
 	p.row = 0
-	if p.asking() {
+	if p.tripped() {
 		p.grow(p.aside, SteadyStateUp, now, subject)
 		p.aside = 0
 		p.ceiling = max(p.ceiling, p.began-1)

@@ -70,16 +70,17 @@ func (r *Rule) Report(said Report, now time.Time) {
 	}
 }
 
-// Asking reports whether nothing is served now, so that the limit is one call, which asks whether that has changed.
-func (r *Rule) Asking() bool {
+// Tripped reports whether the provider refuses all calls now. The limit is then one: a trial call finds out when that
+// has changed, as behind a circuit breaker.
+func (r *Rule) Tripped() bool {
 	p, probing := r.adaptive.(*Prober)
-	return probing && p.asking()
+	return probing && p.tripped()
 }
 
-// Taken records that a call which asks was not refused: the provider serves again.
-func (r *Rule) Taken(now time.Time) {
+// Accepted records that a trial call was not refused: the provider serves again.
+func (r *Rule) Accepted(now time.Time) {
 	if p, probing := r.adaptive.(*Prober); probing {
-		p.answers(now, "")
+		p.accepted(now, "")
 	}
 }
 

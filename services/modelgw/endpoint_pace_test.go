@@ -98,7 +98,7 @@ func TestAPauseIsNotWaitedForInVain(t *testing.T) {
 	after, err := strconv.Atoi(refused.Header.Get("Retry-After"))
 	require.NoError(t, err)
 	assert.Positive(t, after)
-	assert.Contains(t, read(t, refused), "little left of a limit")
+	assert.Contains(t, read(t, refused), "little left of a rate limit")
 	assert.Len(t, v.body, 1)
 
 	g = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {

@@ -1,4 +1,4 @@
-// Package limitheader reads what providers say of their limits by time in the headers of answers: OpenAI and the services
+// Package limitheader reads the rate limits that providers report in the headers of answers: OpenAI and the services
 // that speak its formats, and Anthropic.
 package limitheader
 
@@ -29,9 +29,9 @@ func anthropic(of string) names {
 	return names{prefix + "-Limit", prefix + "-Remaining", prefix + "-Reset"}
 }
 
-// Read returns what the headers of an answer say of the provider's limits, and whether they say anything. Began is when
-// the call began, from which a duration counts. A limit of which a header is missing, or cannot be read, is left out.
-func Read(h http.Header, began time.Time) (a limit.Allowances, said bool) {
+// Read returns the rate limits that the headers of an answer report; ok is false if there are none. Durations in headers
+// count from began, when the call began. A limit with a header that is missing or cannot be read is left out.
+func Read(h http.Header, began time.Time) (a limit.Allowances, ok bool) {
 	a.Requests, a.Tokens = read(h, &requests, began), read(h, &tokens, began)
 	if a.Requests == (limit.Allowance{}) && a.Tokens == (limit.Allowance{}) {
 		a.Requests, a.Tokens = read(h, &anthropicRequests, began), read(h, &anthropicTokens, began)
@@ -68,7 +68,7 @@ func number(text string) (float64, bool) {
 	return n, err == nil
 }
 
-// longest is the longest time in seconds that can be meant by a number: larger ones are other clocks.
+// longest is the longest reset time that is given as a number, in seconds: larger numbers are times of another clock.
 const longest = 7 * 24 * 3600
 
 // at returns a time that is given as one (RFC 3339), as a duration such as `1m30s` or `500ms`, or as a number of seconds.

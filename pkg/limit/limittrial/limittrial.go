@@ -156,7 +156,7 @@ func (p *provider) attempt(slot *limit.Slot, takes time.Duration) (answered bool
 		p.mu.Unlock()
 		time.Sleep(p.trial.real(refusal))
 		said.Refused = true
-		slot.Told(said)
+		slot.Observe(said)
 		return false, p.trial.real(wait)
 	}
 	p.mu.Unlock()
@@ -166,7 +166,7 @@ func (p *provider) attempt(slot *limit.Slot, takes time.Duration) (answered bool
 	if p.trial.Shape.Says == AtEnd {
 		said = p.says()
 	}
-	slot.Told(said)
+	slot.Observe(said)
 	p.state.inFlight--
 	if now := p.now(); now >= Warm && now < p.trial.For {
 		p.result.Served++

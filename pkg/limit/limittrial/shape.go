@@ -22,14 +22,15 @@ type Shape struct {
 	// Mute is set.
 	RetryAfter time.Duration
 	Mute       bool
-	// Says is when it finds what it says with an answer of its limit.
+	// Says is when it reads the rate limit that it reports with an answer.
 	Says Says
 }
 
-// Says is when a provider finds what it says of its limit by time.
+// Says is when a provider reads the rate limit that it reports.
 type Says int
 
-// Says. Nothing is never; AtStart is when a call begins, and AtEnd when it is answered. It is said with the answer.
+// Times at which a provider reads its rate limit: never, when a call begins, and when it is answered. The report comes
+// with the answer.
 const (
 	Nothing Says = iota
 	AtStart
@@ -139,7 +140,7 @@ func (s *state) take(now time.Duration) (taken bool, wait time.Duration) {
 	return taken, wait
 }
 
-// allowance is the limit by time, how much of it is left, and when it is full.
+// allowance is the rate limit, how much of it is left, and when it is full.
 func (s *state) allowance(now time.Duration) (most, left float64, full time.Duration) {
 	s.fill(now)
 	most, left = s.most(), s.left

@@ -79,11 +79,11 @@ func (f *fleet) join(name string) {
 	r.Limiter = r.limiter
 	r.limiter.mu.Lock()
 	p := r.limiter.pool(f.request.Key)
-	p.gate.Took = func(inUse int) {
+	p.gate.Acquired = func(inUse int) {
 		if p.gate.Slots() > p.counted { // The exchange that brought them has not ended.
 			r.waited++
 		}
-		p.took(inUse)
+		p.acquired(inUse)
 	}
 	r.limiter.mu.Unlock()
 	f.replicas[name] = r
@@ -433,7 +433,7 @@ func TestAQuietPoolHoldsNothing(t *testing.T) {
 	})
 }
 
-// While nothing is served, one call of the whole fleet asks each second whether that has changed; then all are served
+// While the provider refuses all calls, the whole fleet makes one trial call each second; afterwards all are served
 // again.
 func TestReplicasAskTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, server *redistest.Server) {

@@ -65,8 +65,8 @@ type others struct{ inUse, peak, waiting int }
 // event is a change of a rule that Redis does not have yet. It may be applied more than once, to different rules.
 type event struct{ apply func(*limit.Rule) }
 
-// took is called when a caller has got a slot.
-func (p *pool) took(inUse int) {
+// acquired is called when a caller has got a slot.
+func (p *pool) acquired(inUse int) {
 	p.peak = max(p.peak, inUse)
 	p.demand = max(p.demand, inUse+p.gate.Waiting())
 }
@@ -111,11 +111,11 @@ func (p *pool) apply(e *event) {
 	e.apply(p.rule)
 }
 
-// taken is called when a call that asks was taken. The others learn it at once.
-func (p *pool) taken() {
+// accepted is called when a trial call was not refused. Other processes learn it at once.
+func (p *pool) accepted() {
 	now := p.limiter.now()
-	p.apply(&event{func(r *limit.Rule) { r.Taken(now) }})
-	p.gate.Reported(p.rule, limit.Report{})
+	p.apply(&event{func(r *limit.Rule) { r.Accepted(now) }})
+	p.gate.Follow(p.rule, limit.Report{})
 	p.ask()
 }
 
@@ -136,7 +136,7 @@ func (p *pool) rebuild() {
 	for _, e := range p.pending {
 		e.apply(p.rule)
 	}
-	p.gate.Reported(p.rule, limit.Report{})
+	p.gate.Follow(p.rule, limit.Report{})
 }
 
 // expire ends a lease that was not renewed in time: then no slot may be used before the next exchange, or, while Redis

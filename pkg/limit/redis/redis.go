@@ -168,7 +168,7 @@ func (l *Limiter) Report(_ context.Context, key string, said limit.Report) {
 		}
 		r.Report(said, now)
 	}})
-	p.gate.Reported(p.rule, said)
+	p.gate.Follow(p.rule, said)
 	if after := p.rule.Limit(); after < before {
 		p.gate.SetSlots(p.gate.Slots() * after / before) // Its part of the cut, before Redis knows of it.
 	}
@@ -231,7 +231,7 @@ func (l *Limiter) pool(key string) *pool {
 	p, ok := l.pools[key]
 	if !ok {
 		p = &pool{key: key, limiter: l}
-		p.gate = limit.Gate{Lock: &l.mu, Took: p.took, Freed: p.observe, Refresh: func() { p.expire(time.Now()) }, Taken: p.taken}
+		p.gate = limit.Gate{Lock: &l.mu, Acquired: p.acquired, Freed: p.observe, Refresh: func() { p.expire(time.Now()) }, Accepted: p.accepted}
 		l.pools[key] = p
 	}
 	p.seen = time.Now()

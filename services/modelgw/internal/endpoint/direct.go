@@ -142,7 +142,7 @@ func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outc
 		return nil, r.unreached(context.Cause(ctx), err)
 	}
 	defer answer.Body.Close()
-	o.Heard(answer.StatusCode, answer.Header)
+	o.OnHeaders(answer.StatusCode, answer.Header)
 	switch answer.StatusCode / 100 {
 	case 2:
 	case 3:

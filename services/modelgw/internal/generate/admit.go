@@ -90,9 +90,9 @@ func Admit(limiter limit.Limiter, metrics *PoolMetrics, a Admission) Stage {
 	}
 }
 
-// held is the error of a call that got no slot. Where a pool is held back it is that of the provider which is waited for.
+// held is the error of a call that got no slot. For a pool that is held back it is a rate limit of the provider.
 func held(c *Call, err error) error {
-	if h, ok := errors.AsType[*limit.Held](err); ok {
+	if h, ok := errors.AsType[*limit.HeldError](err); ok {
 		return &provider.Error{Provider: c.Model.Kind.Name, Class: provider.RateLimit, RetryAfter: h.After, Message: h.Error()}
 	}
 	return err

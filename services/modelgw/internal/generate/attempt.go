@@ -121,7 +121,7 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		Origin:     c.Origin,
 		Record:     c.Record,
 		Tokens:     c.Tokens,
-		Heard:      o.Heard,
+		OnHeaders:  o.OnHeaders,
 	}
 	if c.Sink == nil {
 		return r

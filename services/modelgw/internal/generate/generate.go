@@ -133,15 +133,15 @@ type Outcome struct {
 	slot *limit.Slot
 }
 
-// Heard is called when an attempt has got the head of its answer: what that says of the provider's limits lets further
-// calls wait before they are refused.
-func (o *Outcome) Heard(status int, header http.Header) {
+// OnHeaders is called when an attempt has got the status and the headers of its answer. The rate limits in them let
+// further calls wait before they are refused.
+func (o *Outcome) OnHeaders(status int, header http.Header) {
 	if o.slot == nil {
 		return
 	}
-	if said, ok := limitheader.Read(header, o.slot.Began()); ok {
-		said.Refused = status == http.StatusTooManyRequests
-		o.slot.Told(said)
+	if limits, ok := limitheader.Read(header, o.slot.Began()); ok {
+		limits.Refused = status == http.StatusTooManyRequests
+		o.slot.Observe(limits)
 	}
 }
 

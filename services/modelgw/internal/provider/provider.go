@@ -109,9 +109,9 @@ type Request struct {
 	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. It is also
 	// called with the usage of the requests of an attempt before one that fails. Nil ignores it.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
-	// Heard is called with the status and the headers of each answer that comes over a connection of its own, also of a
-	// refusal, before the answer is read. Nil: no listener.
-	Heard func(status int, header http.Header)
+	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also of
+	// a refusal, before the body is read. Nil: no callback.
+	OnHeaders func(status int, header http.Header)
 	// Hold is called with each number of bytes that were read of answers that are one document, and waits until there is
 	// room for them. Its error is why there will be none. Nil: there always is.
 	Hold func(ctx context.Context, n int) error
@@ -155,9 +155,10 @@ func (r *Request) Streams(asked *bool) bool {
 	return r.Stream != nil || r.Progress != nil
 }
 
-// Conversation identifies the conversation that the request belongs to, for vendors that bring requests of one
-// conversation to the server whose prompt cache has it: the run. It is a hash, so that no name of a project leaves the
-// gateway. Empty: none is known, or the request is carried, whose order is the carrier's.
+// Conversation identifies the conversation that the request belongs to, for vendors with session affinity: they route
+// requests of one conversation to the server whose prompt cache holds it. It is a hash of the run's name in 32 hex
+// digits, so that no name of a project leaves the gateway. It is empty if the request belongs to no run, or is sent by a
+// Carrier.
 func (r *Request) Conversation() string {
 	run := r.Origin.Attribution.GetRun()
 	if run == "" || r.Carrier != nil {

@@ -239,8 +239,8 @@ func (x *Exchange) redacted(a Answer, err error) (Answer, error) {
 func (x *Exchange) deliver(ctx context.Context, r *provider.Request, call *Call, body *buffer.Buffer) (*http.Response, error) {
 	if r.Carrier == nil {
 		answer, err := x.Send(ctx, call, body)
-		if err == nil && r.Heard != nil {
-			r.Heard(answer.StatusCode, answer.Header)
+		if err == nil && r.OnHeaders != nil {
+			r.OnHeaders(answer.StatusCode, answer.Header)
 		}
 		return answer, err
 	}

@@ -13,24 +13,24 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/limit/limittrial"
 )
 
-// asking is a pool in memory where nothing is served.
-type asking struct {
+// tripped is a pool in memory whose provider refuses all calls.
+type tripped struct {
 	*testing.T
 	limit.Memory
 }
 
-func (a *asking) acquire() *limit.Slot {
+func (a *tripped) acquire() *limit.Slot {
 	slot, err := a.Acquire(a.Context(), limit.Request{Key: "k", Adaptive: &limit.Bounds{Min: 5, Start: 80, Max: 200, Probing: true}})
 	require.NoError(a, err)
 	return slot
 }
 
-func (a *asking) report(outcome limit.Outcome, retryAfter time.Duration) {
+func (a *tripped) report(outcome limit.Outcome, retryAfter time.Duration) {
 	a.Report(a.Context(), "k", limit.Report{Outcome: outcome, Subject: "m", RetryAfter: retryAfter})
 }
 
 // pool returns the limit and the slots in use.
-func (a *asking) pool() [2]int {
+func (a *tripped) pool() [2]int {
 	pools, err := a.Pools(a.Context())
 	require.NoError(a, err)
 	require.Len(a, pools, 1)
@@ -38,14 +38,14 @@ func (a *asking) pool() [2]int {
 }
 
 // waited is how long the next caller waits for its slot, which it frees.
-func (a *asking) waited() time.Duration {
+func (a *tripped) waited() time.Duration {
 	start := time.Now()
 	a.acquire().Release()
 	return time.Since(start)
 }
 
-// begin refuses calls until nothing is served; the last refusal asks for a wait.
-func (a *asking) begin(retryAfter time.Duration) {
+// begin refuses calls until the rule is tripped; the last refusal asks for a wait.
+func (a *tripped) begin(retryAfter time.Duration) {
 	slot := a.acquire()
 	for range 11 {
 		a.report(limit.RateLimited, time.Hour)
@@ -56,15 +56,15 @@ func (a *asking) begin(retryAfter time.Duration) {
 	require.Equal(a, 1, a.pool()[0])
 }
 
-func runAsking(t *testing.T, f func(a *asking)) {
+func runTripped(t *testing.T, f func(a *tripped)) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { f(&asking{T: t}) })
+	synctest.Test(t, func(t *testing.T) { f(&tripped{T: t}) })
 }
 
-// Where nothing is served, one call at a time asks whether that has changed: when the last refusal says, but not
-// at once, and not minutes later.
-func TestTheProviderSaysWhenAPoolAsksAgain(t *testing.T) {
-	runAsking(t, func(a *asking) {
+// A tripped pool makes one trial call at a time: when the last refusal asks for it, but not at once, and not minutes
+// later.
+func TestTheProviderSaysWhenATrippedPoolCallsAgain(t *testing.T) {
+	runTripped(t, func(a *tripped) {
 		a.begin(0)
 		assert.Equal(a, time.Second, a.waited())
 		for wait, want := range map[time.Duration]time.Duration{
@@ -76,10 +76,10 @@ func TestTheProviderSaysWhenAPoolAsksAgain(t *testing.T) {
 	})
 }
 
-// A success ends the asking at once, also one of a call that began before: a provider that counts calls at once
+// A success resets the limit at once, also that of a call which began before: a provider that counts calls in flight
 // refuses others while it serves some.
-func TestASuccessEndsTheAsking(t *testing.T) {
-	runAsking(t, func(a *asking) {
+func TestASuccessResetsATrippedLimit(t *testing.T) {
+	runTripped(t, func(a *tripped) {
 		before := a.acquire()
 		a.begin(10 * time.Second)
 		a.report(limit.Clean, 0)
@@ -89,9 +89,10 @@ func TestASuccessEndsTheAsking(t *testing.T) {
 	})
 }
 
-// Answers may take minutes: a call that was not refused within seconds is taken, and others need not wait for its answer.
-func TestALongCallEndsTheAsking(t *testing.T) {
-	runAsking(t, func(a *asking) {
+// Answers may take minutes: a trial call that was not refused within seconds is accepted, and others need not wait for
+// its answer.
+func TestALongCallResetsATrippedLimit(t *testing.T) {
+	runTripped(t, func(a *tripped) {
 		a.begin(0)
 		slot := a.acquire()
 		defer slot.Release()
@@ -100,9 +101,9 @@ func TestALongCallEndsTheAsking(t *testing.T) {
 	})
 }
 
-// The recorded rule does not ask.
-func TestARecordedLimitDoesNotAsk(t *testing.T) {
-	runAsking(t, func(a *asking) {
+// The recorded rule has no trial calls.
+func TestARecordedLimitDoesNotTrip(t *testing.T) {
+	runTripped(t, func(a *tripped) {
 		slot, err := a.Acquire(t.Context(), limittrial.Recorded())
 		require.NoError(a, err)
 		for range 20 {
@@ -114,12 +115,12 @@ func TestARecordedLimitDoesNotAsk(t *testing.T) {
 	})
 }
 
-// A caller without the patience is not kept in the line of a pool where nothing is served.
-func TestAnImpatientCallerDoesNotAsk(t *testing.T) {
-	runAsking(t, func(a *asking) {
+// A caller whose patience is too short is not kept in the line of a tripped pool.
+func TestAnImpatientCallerDoesNotWaitForATrippedPool(t *testing.T) {
+	runTripped(t, func(a *tripped) {
 		a.begin(time.Hour)
 		_, err := a.Acquire(a.Context(), limit.Request{Key: "k", Patience: time.Minute})
-		held, ok := errors.AsType[*limit.Held](err)
+		held, ok := errors.AsType[*limit.HeldError](err)
 		require.True(a, ok, err)
 		assert.Equal(a, time.Hour, held.After)
 	})
