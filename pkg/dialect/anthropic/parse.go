@@ -196,7 +196,7 @@ func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 
 // parseHosted reads the tools that the vendor runs and other vendors have too.
 func (r *Request) parseHosted(body []byte, wire *wireRequest) error {
-	isHosted := func(tool wireTool) bool { return hosted.IsAnthropic(tool.Type) }
+	isHosted := func(tool wireTool) bool { return hosted.IsAnthropicOffer(tool.Type) }
 	if !jsonread.IsSet(wire.MCPServers) && !slices.ContainsFunc(wire.Tools, isHosted) {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (r *Request) parseHosted(body []byte, wire *wireRequest) error {
 		Tools []json.RawMessage `json:"tools"`
 	}
 	_ = json.Unmarshal(body, &again) // It has been read already.
-	offered, called, err := hosted.Anthropic(again.Tools, wire.MCPServers)
+	offered, called, err := hosted.AnthropicOffers(again.Tools, wire.MCPServers)
 	if err != nil {
 		return err
 	}
@@ -217,14 +217,14 @@ func (r *Request) parseHosted(body []byte, wire *wireRequest) error {
 			all = append(all, offered[i])
 		}
 	}
-	if r.Tools = append(all, called...); len(hosted.Named(r.Tools)) < len(r.Tools) {
+	if r.Tools = append(all, called...); len(hosted.Distinct(r.Tools)) < len(r.Tools) {
 		return dialect.Invalid("tools", "must have names of their own")
 	}
 	return nil
 }
 
 func (r *Request) parseTool(tool *wireTool) error {
-	if hosted.IsAnthropic(tool.Type) {
+	if hosted.IsAnthropicOffer(tool.Type) {
 		return nil // It is read with those of its kind.
 	}
 	known, own := clienttool.Anthropic(tool.Type, tool.Name, tool.Width, tool.Height)

@@ -138,13 +138,13 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 		if computer := tool[memberComputer]; jsonread.IsSet(computer) {
 			tools = append(tools, clienttool.Gemini(computer)...)
 		}
-		offered, err := hosted.Gemini(tool, fmt.Sprintf("tools[%d]", i))
+		offered, err := hosted.GeminiOffers(tool, fmt.Sprintf("tools[%d]", i))
 		if err != nil {
 			return nil, err
 		}
 		tools = append(tools, offered...)
 	}
-	return hosted.Named(tools), nil
+	return hosted.Distinct(tools), nil
 }
 
 // schemaOf is a JSON Schema: given as one, or in the vendor's own form, which has its types in capitals. It is empty

@@ -1,6 +1,6 @@
-// Package hosted describes tools that a vendor runs on its own servers: a search of the web, an interpreter, servers of
-// tools. A client's offer of one becomes the tool that other vendors' providers know as their own, and what such a tool
-// did is read and written in the forms of the vendors.
+// Package hosted describes tools that a vendor runs on its own servers: web search, a code interpreter, MCP servers. A
+// client's offer of one becomes the tool that other vendors' providers know as their own, and what such a tool did is
+// read and written in the formats of the vendors.
 //
 // Tools that the vendor's clients run are none of these: they are in pkg/dialect/clienttool.
 package hosted
@@ -21,9 +21,9 @@ import (
 const (
 	WebSearch     = "web_search"
 	CodeExecution = "code_execution"
-	// MCPServer is a server whose tools the vendor calls. The tool's name has the server's behind it.
+	// MCPServer is a server whose tools the vendor calls. The name of the tool ends with that of the server.
 	MCPServer = "mcp_server"
-	// WebFetch reads a page. No provider has it alone: it comes with a search.
+	// WebFetch reads a page. No provider has it alone: it is part of a search.
 	WebFetch = "web_fetch"
 )
 
@@ -48,7 +48,7 @@ type Offer struct {
 	Given json.RawMessage `json:"given,omitempty"`
 }
 
-// option is the option of a tool that holds its Offer. Tools with it are for vendors alone: nobody here can run them.
+// option is the option of a tool that holds its Offer. Only a vendor can run a tool with this option.
 const option = "hosted"
 
 // Of returns the offer that a tool is; ok is false for a tool that its client, or the platform, can run.
@@ -72,9 +72,9 @@ func Is(tool *toolv1.ToolInfo) bool {
 	return ok
 }
 
-// Named returns tools without the offers whose name another tool has: a client's own tool goes before one of its
-// vendor's, and the first of two of these.
-func Named(tools []*toolv1.ToolInfo) []*toolv1.ToolInfo {
+// Distinct returns the tools without offers whose name another tool has: a client's own tool has precedence over one of
+// its vendor's, and of two offers the first counts. The list is not modified.
+func Distinct(tools []*toolv1.ToolInfo) []*toolv1.ToolInfo {
 	taken := map[string]bool{}
 	for _, tool := range tools {
 		if !Is(tool) {
@@ -137,13 +137,13 @@ func (s *search) tool(offer Offer, vendor string, own *orderedjson.Object) *tool
 		}
 	}
 	return &toolv1.ToolInfo{
-		Name: WebSearch, Description: "Searches the web.", OptionsJson: offer.in(options),
+		Name: WebSearch, Description: "Searches the web.", OptionsJson: offer.mark(options),
 		ParametersJson: `{"type":"object","properties":{"query":{"type":"string","description":"Search query."}},"required":["query"],"additionalProperties":false}`,
 	}
 }
 
-// options are the options for a vendor. What it has no option for is left out: how much a search may cost and about
-// where the user is are wishes, and what restricts it is an [Offer]'s.
+// options are the options for a vendor. What it has no option for is left out: the cost of a search and the user's
+// location are preferences. Restrictions, which must hold, are in the [Offer].
 func (s *search) options(vendor string) *orderedjson.Object {
 	o := &orderedjson.Object{}
 	set := func(to *orderedjson.Object, name string, domains []string) {
@@ -226,7 +226,7 @@ func interpreter(offer Offer, vendor string, own *orderedjson.Object) *toolv1.To
 		}
 	}
 	return &toolv1.ToolInfo{
-		Name: CodeExecution, Description: "Runs Python.", OptionsJson: offer.in(new(orderedjson.Object).With(kindOption, CodeExecution).With("providers", by)),
+		Name: CodeExecution, Description: "Runs Python.", OptionsJson: offer.mark(new(orderedjson.Object).With(kindOption, CodeExecution).With("providers", by)),
 		ParametersJson: `{"type":"object","properties":{"code":{"type":"string","description":"The code to run."}},"required":["code"],"additionalProperties":false}`,
 	}
 }
@@ -252,22 +252,22 @@ func (s *server) tool(offer Offer) *toolv1.ToolInfo {
 	} else {
 		options.Set("tools", values(s.allowed))
 	}
-	return &toolv1.ToolInfo{Name: MCPServer + "_" + s.name, Description: "Tools of a server.", ParametersJson: dialect.NoParameters, OptionsJson: offer.in(options)}
+	return &toolv1.ToolInfo{Name: MCPServer + "_" + s.name, Description: "Tools of a server.", ParametersJson: dialect.NoParameters, OptionsJson: offer.mark(options)}
 }
 
 // fetcher is the reading of pages that an offer is.
 func fetcher(offer Offer) *toolv1.ToolInfo {
 	offer.Kind = WebFetch
-	return &toolv1.ToolInfo{Name: WebFetch, Description: "Reads pages.", ParametersJson: dialect.NoParameters, OptionsJson: offer.in(&orderedjson.Object{})}
+	return &toolv1.ToolInfo{Name: WebFetch, Description: "Reads pages.", ParametersJson: dialect.NoParameters, OptionsJson: offer.mark(&orderedjson.Object{})}
 }
 
-// in are options with the offer.
-func (o Offer) in(options *orderedjson.Object) string {
+// mark returns options, with the offer added, as a tool has them.
+func (o Offer) mark(options *orderedjson.Object) string {
 	own, _ := orderedjson.DecodeObject(jsonwrite.Marshal(o))
 	return string(orderedjson.Append(nil, options.With(option, own)))
 }
 
-// restrict notes a restriction.
+// restrict records a restriction, if the client has set it.
 func (o *Offer) restrict(kind, member string, set bool) {
 	if !set {
 		return
@@ -278,7 +278,7 @@ func (o *Offer) restrict(kind, member string, set bool) {
 	o.Restrictions[kind] = member
 }
 
-// without are the members of an object but those of these names.
+// without returns an object without the members of these names.
 func without(object *orderedjson.Object, names ...string) *orderedjson.Object {
 	left := &orderedjson.Object{}
 	for name, value := range object.All() {

@@ -21,16 +21,16 @@ const (
 	anthropicToolset = "mcp_toolset"
 )
 
-// IsAnthropic reports whether a tool of Anthropic's API, by its type, is one that Anthropic runs and others have too.
-func IsAnthropic(kind string) bool {
+// IsAnthropicOffer reports whether a tool of Anthropic's API, by its type, is one that Anthropic runs and others have too.
+func IsAnthropicOffer(kind string) bool {
 	return kind == anthropicToolset || slices.ContainsFunc([]string{anthropicSearch, anthropicFetch, anthropicCode}, func(prefix string) bool {
 		return strings.HasPrefix(kind, prefix)
 	})
 }
 
-// Anthropic reads the tools of a request to Anthropic's API that Anthropic runs: of its tools, each a document, those of
-// such a type, by their places, and its servers of tools, the member mcp_servers.
-func Anthropic(tools []json.RawMessage, servers json.RawMessage) (offered map[int]*toolv1.ToolInfo, called []*toolv1.ToolInfo, err error) {
+// AnthropicOffers reads the tools that Anthropic runs from the members tools, each a document, and mcp_servers of a
+// request to its API. Offered are those of tools, by index; called are the servers. Errors name the member.
+func AnthropicOffers(tools []json.RawMessage, servers json.RawMessage) (offered map[int]*toolv1.ToolInfo, called []*toolv1.ToolInfo, err error) {
 	offered = map[int]*toolv1.ToolInfo{}
 	types := make([]string, len(tools))
 	for i, raw := range tools {

@@ -20,14 +20,14 @@ const (
 	openaiSearchChoice = "web_search_preview"
 )
 
-// IsOpenAI reports whether a tool of the Responses API, by its type, is one that OpenAI runs and others have too.
-func IsOpenAI(kind string) bool {
+// IsOpenAIOffer reports whether a tool of the Responses API, by its type, is one that OpenAI runs and others have too.
+func IsOpenAIOffer(kind string) bool {
 	return strings.HasPrefix(kind, openaiSearch) || kind == openaiCode || kind == openaiMCP
 }
 
-// OpenAI reads a tool of the Responses API of such a type, whose place is member; errors name members of the tool. It is nil for one that no other vendor
-// can run: a connector, and a server whose calls the client is to approve.
-func OpenAI(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, error) {
+// OpenAIOffer reads a tool of the Responses API of such a type, which is at member of the request. Errors name members of
+// the tool. It is nil for a tool that no other vendor can run: a connector, and a server whose calls the client approves.
+func OpenAIOffer(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, error) {
 	object, err := orderedjson.DecodeObject(raw)
 	if err != nil {
 		return nil, dialect.Invalid("", "is no object")
@@ -59,8 +59,8 @@ func OpenAI(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, 
 	return s.tool(offer, vendorOpenAI, without(object, "type")), nil
 }
 
-// ChatSearch reads the member web_search_options of chat completions.
-func ChatSearch(raw json.RawMessage) (*toolv1.ToolInfo, error) {
+// ChatOffer reads the member web_search_options of chat completions.
+func ChatOffer(raw json.RawMessage) (*toolv1.ToolInfo, error) {
 	const member = "web_search_options"
 	var w struct {
 		Size  string `json:"search_context_size"`

@@ -70,11 +70,11 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 		return nil, err
 	}
 	if jsonread.IsSet(w.WebSearch) {
-		search, err := hosted.ChatSearch(w.WebSearch)
+		search, err := hosted.ChatOffer(w.WebSearch)
 		if err != nil {
 			return nil, err
 		}
-		if all := append(r.Tools, search); len(hosted.Named(all)) == len(all) {
+		if all := append(r.Tools, search); len(hosted.Distinct(all)) == len(all) {
 			r.Tools = all
 		} else {
 			return nil, dialect.Invalid("tools", "has a function %s, which is the name of the search of web_search_options", search.GetName())

@@ -49,7 +49,7 @@ var readTools = map[string]bool{"": true, toolFunction: true, toolCustom: true, 
 func (t *wireTool) UnmarshalJSON(raw []byte) error {
 	type known wireTool
 	err := jsonread.UnmarshalTyped(raw, (*known)(t), readTools, &t.Type)
-	if hosted.IsOpenAI(t.Type) {
+	if hosted.IsOpenAIOffer(t.Type) {
 		t.Whole = bytes.Clone(raw)
 	}
 	return err
@@ -96,7 +96,7 @@ func (w *wireRequest) offer(items []item) (*offer, error) {
 		o.tools = append(o.tools, o.given[plain(named)].info(o.names[named], named))
 	}
 	all := append(o.tools, o.hosted[len(o.named)]...)
-	o.tools = hosted.Named(all)
+	o.tools = hosted.Distinct(all)
 	o.left = o.left || len(o.tools) < len(all)
 	return o, nil
 }
@@ -110,7 +110,7 @@ func (o *offer) list(place, namespace string, tools []wireTool) error {
 		isSpace := t.Type == toolNamespace && namespace == ""
 		switch {
 		case t.Whole != nil && namespace == "":
-			tool, err := hosted.OpenAI(t.Type, t.Whole, strings.TrimSuffix(fmt.Sprintf(place, at), "."))
+			tool, err := hosted.OpenAIOffer(t.Type, t.Whole, strings.TrimSuffix(fmt.Sprintf(place, at), "."))
 			if tool == nil {
 				o.left = o.left || err == nil
 				return err

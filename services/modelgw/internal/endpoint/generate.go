@@ -138,7 +138,7 @@ func (e *Endpoints) lane(
 		return false, err
 	}
 	upstream := m.Constant().Upstream(x.about.Name)
-	asksHosted := !mayHost(ctx) && x.asksHosted(b.Bytes)
+	asksHosted := !mayUseHosted(ctx) && x.asksHosted(b.Bytes)
 	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" || asksHosted {
 		if err := convertible(b.Bytes); err != nil {
 			return true, err

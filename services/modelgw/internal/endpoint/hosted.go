@@ -19,19 +19,19 @@ import (
 )
 
 // A vendor's search, its interpreter and the servers that it calls are ways out of a sandbox, which a program in one must
-// not grant to itself. So they are for the operator's token. Whoever has another credential gets answers without them, in
-// both lanes: a request that may offer such a tool does not go through as bytes.
+// not grant to itself. Only the operator's token may use them. Other callers get answers without them, in both lanes: a
+// request that may offer such a tool does not pass through as bytes.
 
-// mayHost reports whether the caller may use tools that vendors run.
-func mayHost(ctx context.Context) bool { return auth.FromContext(ctx).Name == auth.Operator }
+// mayUseHosted reports whether the caller may use tools that vendors run: only the operator's token may.
+func mayUseHosted(ctx context.Context) bool { return auth.FromContext(ctx).Name == auth.Operator }
 
-// host fits the offers of tools that the client's vendor runs to a model. One that the model's vendor does not run is
+// fitOffers fits the offers of tools that the client's vendor runs to a model. One that the model's vendor does not run is
 // left out of the offer, or refused in a format whose clients offer it only where they need it; a choice that demands it
 // is refused.
-func (f *format) host(r *dialect.Request, m *provider.Model) error {
+func (f *format) fitOffers(r *dialect.Request, m *provider.Model) error {
 	h := provider.CapabilitiesOf(m.Provider, r.Config).Hosted
-	if h.Untold {
-		forget(r.Messages)
+	if h.NoHistory {
+		dropUses(r.Messages)
 	}
 	var left []*toolv1.ToolInfo
 	for _, tool := range r.Tools {
@@ -57,8 +57,8 @@ func (f *format) host(r *dialect.Request, m *provider.Model) error {
 	return nil
 }
 
-// forget leaves what vendors' tools did out of a client's messages, which are modified.
-func forget(messages []*modelv1.ChatMessage) {
+// dropUses leaves what vendors' tools did out of a client's messages, which are modified.
+func dropUses(messages []*modelv1.ChatMessage) {
 	for _, m := range messages {
 		if list := m.GetContent().GetList(); list != nil {
 			list.Parts = slices.DeleteFunc(list.GetParts(), func(part *contentv1.Content) bool { return part.GetToolUse() != nil })
@@ -85,13 +85,13 @@ func withhold(r *dialect.Request) (kinds []string) {
 	return kinds
 }
 
-// fitHosted is host, or withhold where the caller may not use such tools. What is withheld is logged once for each kind.
+// fitHosted is fitOffers, or withhold where the caller may not use such tools. What is withheld is logged once for each kind.
 func (e *Endpoints) fitHosted(ctx context.Context, x *exchange, r *dialect.Request, m *provider.Model) error {
-	if mayHost(ctx) {
-		return x.host(r, m)
+	if mayUseHosted(ctx) {
+		return x.fitOffers(r, m)
 	}
 	withheld := withhold(r)
-	if err := x.host(r, m); err != nil {
+	if err := x.fitOffers(r, m); err != nil {
 		return err
 	}
 	for _, kind := range withheld {

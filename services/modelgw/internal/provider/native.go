@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,29 +24,30 @@ const (
 )
 
 // Hosted are the tools that a model's vendor runs, for clients that offer their own vendor's ([hosted.Offer]). The zero
-// value is of a vendor that runs none.
+// value is that of a vendor that runs none.
 type Hosted struct {
 	// Kinds are the kinds of tools: WebSearch, CodeExecution, MCPServer.
 	Kinds []string
-	// Restrictions are those of clients' tools that the vendor's have too.
+	// Restrictions are the kinds of restrictions that the vendor's tools support, such as [hosted.AllowedDomains].
 	Restrictions []string
-	// Alone means that a request has either such tools or functions.
-	Alone bool
-	// Untold means that the API has no place for what a vendor's tools did in a conversation, and refuses it.
-	Untold bool
+	// Exclusive means that a request has either such tools or functions, but not both.
+	Exclusive bool
+	// NoHistory means that the API refuses a conversation which contains what a vendor's tools did.
+	NoHistory bool
 }
 
 // Lacks reports whether an offer among these tools is of a tool that the vendor does not run.
 func (h Hosted) Lacks(offer hosted.Offer, tools []*toolv1.ToolInfo) bool {
 	isFunction := func(tool *toolv1.ToolInfo) bool { return !hosted.Is(tool) }
-	return !slices.Contains(h.Kinds, offer.Kind) || h.Alone && slices.ContainsFunc(tools, isFunction)
+	return !slices.Contains(h.Kinds, offer.Kind) || h.Exclusive && slices.ContainsFunc(tools, isFunction)
 }
 
-// Unmet is the member of an offer with a restriction that the vendor's tool lacks; empty if there is none.
+// Unmet is the member of an offer with a restriction that the vendor's tool lacks; empty if there is none. Of several it
+// is the first by kind.
 func (h Hosted) Unmet(offer hosted.Offer) string {
-	for kind, member := range offer.Restrictions {
+	for _, kind := range slices.Sorted(maps.Keys(offer.Restrictions)) {
 		if !slices.Contains(h.Restrictions, kind) {
-			return offer.Member + "." + member
+			return offer.Member + "." + offer.Restrictions[kind]
 		}
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -28,6 +29,18 @@ func TestKindsOfToolsThatVendorsHave(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, provider.NativeTool(tt.tool, "v", "v"), name)
 	}
+}
+
+// An error names the same member each time, whichever restrictions a client sets.
+func TestTheFirstUnmetRestrictionIsNamed(t *testing.T) {
+	t.Parallel()
+	offer := hosted.Offer{Member: "tools.0", Restrictions: map[string]string{
+		hosted.TimeRange: "timeRangeFilter", hosted.BlockedDomains: "excludeDomains", hosted.AllowedDomains: "domains",
+	}}
+	for range 50 {
+		assert.Equal(t, "tools.0.excludeDomains", provider.Hosted{Restrictions: []string{hosted.AllowedDomains}}.Unmet(offer))
+	}
+	assert.Empty(t, provider.Hosted{Restrictions: []string{hosted.AllowedDomains, hosted.BlockedDomains, hosted.TimeRange}}.Unmet(offer))
 }
 
 func TestTheAddressOfAServerOfTools(t *testing.T) {

@@ -64,7 +64,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		ConnectionKey: string(m.name),
 		MaxTokens:     m.name.bound(),
 		MergeUser:     true, MergeAssistant: true,
-		Hosted:    provider.Hosted{Untold: true},
+		Hosted:    provider.Hosted{NoHistory: true},
 		Ignored:   m.ignored(),
 		Dropped:   m.dropped(),
 		ExtraBody: []string{},

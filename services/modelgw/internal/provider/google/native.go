@@ -59,7 +59,7 @@ func (m *model) searchOptions(tool *toolv1.ToolInfo) (*orderedjson.Object, error
 
 // hosted are the tools that the server runs with the model.
 func (m *model) hosted() provider.Hosted {
-	h := provider.Hosted{Alone: !m.name.mixesTools(), Restrictions: []string{hosted.TimeRange}}
+	h := provider.Hosted{Exclusive: !m.name.mixesTools(), Restrictions: []string{hosted.TimeRange}}
 	if m.name.runsTools() {
 		h.Kinds = []string{provider.WebSearch, provider.CodeExecution}
 	}

@@ -27,7 +27,7 @@ var dropped = []string{
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	atVendor := strings.HasPrefix(m.url, vendor+"/")
-	runs := provider.Hosted{Untold: m.api == completions}
+	runs := provider.Hosted{NoHistory: m.api == completions}
 	if m.api != completions {
 		runs.Kinds = []string{provider.WebSearch, provider.CodeExecution}
 	}

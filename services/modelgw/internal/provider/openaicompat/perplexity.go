@@ -24,7 +24,7 @@ var perplexity = Service{
 	Name: perplexityName, Description: "Perplexity", Address: "https://api.perplexity.ai/v1",
 	Responses: true, ResponsesOnly: true, WholeExtraBody: true, Sent: perplexityModel, Tools: perplexityTools, Finish: finishPerplexity,
 	Full:   map[int][]string{http.StatusBadRequest: {"input length"}},
-	Hosted: provider.Hosted{Kinds: []string{provider.WebSearch}, Alone: true},
+	Hosted: provider.Hosted{Kinds: []string{provider.WebSearch}, Exclusive: true},
 }
 
 const (
