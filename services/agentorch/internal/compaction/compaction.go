@@ -1,13 +1,13 @@
-// Package compaction shortens what an agent's model is sent when the conversation comes near the model's context window.
-// The conversation itself stays whole: a Compacted event says what the model is sent from now on, and later messages
-// follow that.
+// Package compaction shortens the input of an agent's model when it comes near the model's context window. The
+// conversation itself stays whole: a Compacted event replaces the input, and later messages are appended to that.
 //
 //	estimate ─ over the threshold, or the window is full ─▶ trim, edit ────────────────────────┐
 //	   │                                                    summary: a call of a model ──────────┼─▶ Compacted
 //	   │                                                    native:  a call of the provider's ───┘
-//	   └─ over nine tenths of it ─▶ the model is told to save notes, once (InputAdded)
+//	   └─ over nine tenths of it ─▶ ask the model to save notes, once (InputAdded)
 //
-// A [Handler] is a part of an agent's machine: a fold of the run's events, which decides without I/O.
+// A [Handler] is a part of an agent's machine: a fold of the run's events, which decides without I/O. The agent makes the
+// calls and appends the events.
 package compaction
 
 import (
@@ -24,13 +24,14 @@ import (
 )
 
 const (
-	// DefaultWindow is the context window of a model of which none is known, in tokens.
+	// DefaultWindow is the context window that is assumed for a model if none is known, in tokens.
 	DefaultWindow = 128_000
-	// furtherPasses is how often a strategy is applied again to what it left, while that is too much and becomes less.
+	// furtherPasses is how often a strategy is applied again to its own result, while that is over the threshold and
+	// becomes smaller.
 	furtherPasses = 3
 )
 
-// Counter counts tokens.
+// Counter estimates tokens. An implementation must give the same number each time, since the fold of a journal must.
 type Counter interface {
 	// Messages counts a conversation.
 	Messages(messages []*modelv1.ChatMessage) int64
@@ -38,7 +39,7 @@ type Counter interface {
 	Tools(tools []*toolv1.ToolInfo) int64
 }
 
-// Rough counts a token for four characters.
+// Rough is a Counter of a token for four characters; see package tokens.
 type Rough struct{}
 
 // Messages implements [Counter].
@@ -61,28 +62,30 @@ type Handler struct {
 	// whole conversation stay.
 	prefix int
 	begun  bool
-	// base are the tokens of the first messages of the input, as the last answer told; unset if none did, or if the
-	// input was changed since.
+	// base is the size of the first messages of the input by the usage of the last answer; nil if no answer has reported
+	// one, or if the input was changed since.
 	base *baseline
 	// sent is how many messages the open call of the agent was sent.
 	sent int
 	// asking and compacting are the intents of the agent's last call, and of its last call for a compaction.
 	asking, compacting int64
-	// ended are the calls of the present compaction. They are about the input as it is, so a change of it drops them.
-	ended []ended
-	// warned is set once the model was told to save notes.
+	// ended are the results of the calls of the present compaction. They are about the input as it is, so that a change of
+	// the input drops them.
+	ended []result
+	// warned is set once the model was asked to save notes, until the next compaction.
 	warned bool
-	// settled is set when something was done about the size, until the model is asked: once for each turn.
+	// settled is set from a compaction or a warning until the model's next turn: a turn has at most one of them.
 	settled bool
 }
 
+// baseline is how many tokens the first messages of the input and the tools are.
 type baseline struct {
 	messages int
 	tokens   int64
 }
 
-// ended is how a call for a compaction ended: with the text of a summary, the provider's messages, or an error.
-type ended struct {
+// result is the result of a call for a compaction: the output with a summary, the provider's messages, or an error.
+type result struct {
 	output   *modelv1.ModelOutput
 	messages []*modelv1.ChatMessage
 	fault    *agentv1.RunError
@@ -144,7 +147,7 @@ func (h *Handler) outcome(o *agentv1.ModelOutcome) {
 			h.base = &baseline{messages: h.sent, tokens: n}
 		}
 	case h.compacting:
-		h.ended = append(h.ended, ended{output: o.GetContent().GetOutput(), messages: o.GetContent().GetCompacted(), fault: o.GetError()})
+		h.ended = append(h.ended, result{output: o.GetContent().GetOutput(), messages: o.GetContent().GetCompacted(), fault: o.GetError()})
 	}
 }
 
@@ -164,8 +167,8 @@ func (h *Handler) summariser() string {
 	return h.Model
 }
 
-// Next returns what is to be done before the model is asked; ready means that nothing is. If forced, the input is
-// compacted whatever its size is. It fails if the input cannot be made small enough.
+// Next returns the next action before the model is called; ready means that there is none. If forced, the input is
+// compacted whatever its size is. It fails if a call of the compaction has failed or the result is over the threshold.
 func (h *Handler) Next(run agent.View, forced bool) (action agent.Action, ready bool, err error) {
 	if h.settled && !forced {
 		return agent.Action{}, true, nil
@@ -201,8 +204,8 @@ func (h *Handler) threshold() int64 {
 	return h.Params.tokens(window)
 }
 
-// estimate returns the size of the input in tokens, tools included. What the last answer told counts, and the messages
-// since then are added.
+// estimate returns the size of the input in tokens, tools included: what the last answer reported, and an estimate of
+// the messages since then.
 func (h *Handler) estimate(input []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) int64 {
 	if h.base == nil || h.base.messages > len(input) {
 		return h.Counter.Tools(tools) + h.Counter.Messages(input)
@@ -235,12 +238,12 @@ func (h *Handler) compact(run agent.View, size int64, forced bool) (agent.Action
 		return agent.Action{}, fmt.Errorf("compaction leaves %d tokens, more than its threshold of %d: %d of tools and %d of messages; "+
 			"choose a lower threshold, fewer tools or another strategy", left, threshold, tools, left-tools)
 	}
-	return c.result(size)
+	return c.compacted(size)
 }
 
 // Metadata describes a compaction, in the event of it.
 type Metadata struct {
-	// Strategy is the one that the agent has, Applied the one that was used, if another: what Auto chose.
+	// Strategy is the agent's, and Applied the one that Auto chose; empty if the strategy is not Auto.
 	Strategy Strategy `json:"strategy"`
 	Applied  Strategy `json:"strategy_applied,omitempty"`
 	// Before and After are numbers of messages.

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// resultRemoved stands for the result of a tool.
+	// resultRemoved replaces the result of a tool.
 	resultRemoved = "(Tool result removed)"
-	// callRemoved stands for a call with its result.
+	// callRemoved replaces a call with its result.
 	callRemoved = "(A call was removed with its result, to save space) Tool: %s"
-	// Tools that describe other tools: their results are not results, but a part of what is on offer.
+	// Tools whose results describe other tools, and are never removed: the model must know what it can call.
 	toolSearch   = "tool_search"
 	mcpListTools = "mcp_list_tools"
-	// anchorMember marks reasoning that is no reasoning, but the seal of a call that Gemini wants back.
+	// anchorMember marks a part of reasoning that holds nothing but the seal of a call, which Gemini wants back.
 	anchorMember = "gemini_function_call_id"
 )
 
@@ -58,7 +58,7 @@ type editor struct {
 	removed  map[int]bool // by index
 }
 
-// use is one use of a tool: a call with its result, or a part of an answer that tells what the server's tool did.
+// use is one use of a tool: a call with its result, or the part of an answer that reports what a provider's tool did.
 type use struct {
 	message int // index of the answer
 	call    *toolv1.ToolCall

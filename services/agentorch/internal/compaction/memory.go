@@ -13,7 +13,7 @@ import (
 const (
 	// memoryTool is the tool in which a model keeps notes.
 	memoryTool = "memory"
-	// warnAt is the part of the threshold above which the model is told to save notes.
+	// warnAt is the part of the threshold above which the model is asked to save notes.
 	warnAt = 0.9
 
 	savedToMemory = "(content saved to memory)"

@@ -33,7 +33,7 @@ type Params struct {
 	// Threshold is the size above which a conversation is compacted: tokens if it is a whole number or above 1, else a
 	// part of the model's context window. 1.0 is the whole window, 1 is one token.
 	Threshold json.Number `json:"threshold,omitempty"`
-	// Memory is whether the model is told to save notes before the threshold is reached, if it has the tool memory.
+	// Memory is whether the model is asked to save notes before the threshold is reached, if it has the tool memory.
 	Memory *bool `json:"memory,omitempty"`
 
 	// Preserve is the part of the messages that Trim keeps.
@@ -52,7 +52,7 @@ type Params struct {
 	Model string `json:"model,omitempty"`
 	// Instructions say what a summary must preserve.
 	Instructions string `json:"instructions,omitempty"`
-	// Prompt asks for the summary; {addendums} is where the instructions stand.
+	// Prompt asks for the summary; {addendums} in it is replaced by the instructions.
 	Prompt string `json:"prompt,omitempty"`
 }
 
@@ -85,7 +85,7 @@ func (t Turns) MarshalJSON() ([]byte, error) {
 const Schema = `{"type": "object", "required": ["strategy"], "additionalProperties": false, "properties": {
 	"strategy": {"enum": ["auto", "edit", "native", "summary", "trim"], "description": "auto: the provider's own compaction, else a summary; edit: remove results of tools and past reasoning; native: the provider's own alone; summary: a model summarises; trim: remove the oldest messages."},
 	"threshold": {"type": "number", "exclusiveMinimum": 0, "description": "Compact above this size: tokens if whole or above 1, else a part of the context window. Default 0.9."},
-	"memory": {"type": "boolean", "description": "Tell the model to save notes beforehand, if it has the tool memory. Default true, of native false."},
+	"memory": {"type": "boolean", "description": "Ask the model to save notes beforehand, if it has the tool memory. Default true, of native false."},
 	"preserve": {"type": "number", "minimum": 0, "maximum": 1, "description": "trim: the part of the messages that stays. Default 0.8."},
 	"keep_thinking_turns": {"description": "edit: the last answers that keep their reasoning, or all. Default 1.", "anyOf": [{"type": "integer", "minimum": 0}, {"enum": ["all"]}]},
 	"keep_tool_uses": {"type": "integer", "minimum": 0, "description": "edit: the last uses of tools that keep their results. Default 3."},
@@ -93,7 +93,7 @@ const Schema = `{"type": "object", "required": ["strategy"], "additionalProperti
 	"exclude_tools": {"type": "array", "items": {"type": "string"}, "description": "edit: tools whose results stay."},
 	"model": {"type": "string", "description": "summary: the model that summarises, provider/name, or a role of the run. Default the agent's model."},
 	"instructions": {"type": "string", "description": "summary, native, auto: what must be preserved."},
-	"prompt": {"type": "string", "minLength": 1, "description": "summary: replaces the request for a summary; {addendums} is where the instructions stand."}
+	"prompt": {"type": "string", "minLength": 1, "description": "summary: replaces the request for a summary; {addendums} in it becomes the instructions."}
 }}`
 
 const (

@@ -17,14 +17,15 @@ import (
 
 // attempt is one compaction. It is made anew for each decision, from the input and from the calls that have ended.
 type attempt struct {
-	*Handler
-
-	forced        bool
-	input, prefix []*modelv1.ChatMessage
-	// messages are what the passes have left; ended are the calls that no pass has used yet.
+	handler *Handler
+	params  *Params
+	forced  bool
+	// input is what the model is sent now, and pinned are the messages that always stay.
+	input, pinned []*modelv1.ChatMessage
+	// messages are the result of the passes so far; unused are the results of calls that no pass has used yet.
 	messages []*modelv1.ChatMessage
-	ended    []ended
-	// reserve is how many tokens an answer needs; 0 if no bound is configured.
+	unused   []result
+	// reserve is how many tokens an answer may have; 0 if no bound is configured.
 	reserve int64
 	// summary is the message of the last pass that summarised.
 	summary *modelv1.ChatMessage
@@ -40,7 +41,7 @@ func (h *Handler) begin(run agent.View, forced bool) *attempt {
 	}
 	system, input, _ := history.Partition(first)
 	return &attempt{
-		Handler: h, forced: forced, input: run.Input(), prefix: slices.Concat(system, input), messages: run.Input(), ended: h.ended,
+		handler: h, params: &h.Params, forced: forced, input: run.Input(), pinned: slices.Concat(system, input), messages: run.Input(), unused: h.ended,
 		reserve: run.Spec().GetConfig().GetMaxTokens(),
 	}
 }
@@ -48,7 +49,7 @@ func (h *Handler) begin(run agent.View, forced bool) *attempt {
 // pass applies the strategy once. It returns the call that it needs first, if there is one.
 func (a *attempt) pass() (*agent.Compact, error) {
 	a.summary = nil
-	switch p := &a.Params; p.Strategy {
+	switch p := a.params; p.Strategy {
 	case Trim:
 		trimmed, err := history.Trim(a.messages, *p.Preserve)
 		if err != nil {
@@ -70,24 +71,25 @@ func (a *attempt) pass() (*agent.Compact, error) {
 	return nil, nil
 }
 
+// leave sets the result of a pass.
 func (a *attempt) leave(by Strategy, messages []*modelv1.ChatMessage) {
 	a.applied, a.messages = append(a.applied, by), messages
 }
 
-// take returns the next call that has ended.
-func (a *attempt) take() (e ended, ok bool) {
-	if len(a.ended) == 0 {
-		return ended{}, false
+// take returns the next result that no pass has used.
+func (a *attempt) take() (r result, ok bool) {
+	if len(a.unused) == 0 {
+		return result{}, false
 	}
-	e, a.ended = a.ended[0], a.ended[1:]
-	return e, true
+	r, a.unused = a.unused[0], a.unused[1:]
+	return r, true
 }
 
 func (a *attempt) summarise() (*agent.Compact, error) {
 	done, ok := a.take()
 	if !ok {
-		model := a.summariser()
-		request := a.Params.summaryRequest(a.messages, a.Windows[model], a.reserve, a.Counter.Messages)
+		model := a.handler.summariser()
+		request := a.params.summaryRequest(a.messages, a.handler.Windows[model], a.reserve, a.handler.Counter.Messages)
 		return &agent.Compact{Model: model, Messages: request, MayFail: a.forced}, nil
 	}
 	if done.fault != nil {
@@ -98,12 +100,12 @@ func (a *attempt) summarise() (*agent.Compact, error) {
 	case modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 		return nil, errors.New("the conversation is too long to be summarised; choose a lower threshold of the compaction")
 	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
-		return nil, errors.New("the model refused to summarise the conversation")
+		return nil, errors.New("the model refused to summarise the conversation; choose another model or strategy for the compaction")
 	}
 	if strings.TrimSpace(text) == "" {
-		return nil, errors.New("the model gave an empty summary of the conversation")
+		return nil, errors.New("the model gave an empty summary of the conversation; choose another model or strategy for the compaction")
 	}
-	left, summary := summarized(a.messages, text)
+	left, summary := summarised(a.messages, text)
 	a.leave(Summary, left)
 	a.summary = summary
 	return nil, nil
@@ -113,7 +115,7 @@ func (a *attempt) native() (*agent.Compact, error) {
 	done, ok := a.take()
 	if !ok {
 		return &agent.Compact{
-			Model: a.Model, Messages: a.messages, Native: true, Instructions: a.Params.Instructions, MayFail: a.forced || a.Params.Strategy == Auto,
+			Model: a.handler.Model, Messages: a.messages, Native: true, Instructions: a.params.Instructions, MayFail: a.forced || a.params.Strategy == Auto,
 		}, nil
 	}
 	if done.fault != nil {
@@ -124,7 +126,7 @@ func (a *attempt) native() (*agent.Compact, error) {
 }
 
 func (a *attempt) auto() (*agent.Compact, error) {
-	if len(a.ended) > 0 && a.ended[0].fault != nil {
+	if len(a.unused) > 0 && a.unused[0].fault != nil {
 		done, _ := a.take()
 		if a.fallback == "" {
 			a.fallback = done.fault.GetMessage()
@@ -134,22 +136,22 @@ func (a *attempt) auto() (*agent.Compact, error) {
 	return a.native()
 }
 
-// result returns the events of a compaction.
-func (a *attempt) result(size int64) (agent.Action, error) {
+// compacted returns the events of the compaction, whose input had size tokens.
+func (a *attempt) compacted(size int64) (agent.Action, error) {
 	after := a.restored()
 	last := a.applied[len(a.applied)-1]
-	metadata := Metadata{Strategy: a.Params.Strategy, Before: len(a.input), After: len(after), Trigger: "threshold", FallbackReason: a.fallback}
+	metadata := Metadata{Strategy: a.params.Strategy, Before: len(a.input), After: len(after), Trigger: "threshold", FallbackReason: a.fallback}
 	if a.forced {
 		metadata.Trigger = "forced"
 	}
-	if last != a.Params.Strategy {
+	if last != a.params.Strategy {
 		metadata.Applied = last
 	}
 	if slices.ContainsFunc(a.applied, func(s Strategy) bool { return s != last }) {
 		metadata.Passes = a.applied
 	}
 	events := []*agentv1.Event{agent.Compacted(a.input, after, &agentv1.Compacted{
-		Type: typeOf(a.Params.Strategy), TokensBefore: size, TokensAfter: a.Counter.Messages(after), MetadataJson: metadata.String(),
+		Type: typeOf(a.params.Strategy), TokensBefore: size, TokensAfter: a.handler.Counter.Messages(after), MetadataJson: metadata.String(),
 	})}
 	if a.summary != nil {
 		events = append(events, agent.Add(a.summary))
@@ -162,7 +164,7 @@ func (a *attempt) result(size int64) (agent.Action, error) {
 func (a *attempt) restored() []*modelv1.ChatMessage {
 	by := a.applied[len(a.applied)-1]
 	var system, others []*modelv1.ChatMessage
-	for _, m := range a.prefix {
+	for _, m := range a.pinned {
 		switch {
 		case a.has(m):
 		case m.GetRole() == modelv1.Role_ROLE_SYSTEM:

@@ -51,9 +51,9 @@ The earlier part of this conversation was replaced by this summary of it, to sav
 Continue the task from this state. Do not repeat what is done already.`
 
 const (
-	// maxShrinks bounds how often an oversized result is made smaller for the model that summarises.
+	// maxShrinks bounds how often results of tools are made smaller for the model that summarises.
 	maxShrinks = 12
-	// shrinkMarker stands for the middle of a result.
+	// shrinkMarker replaces the middle of a result.
 	shrinkMarker = "\n\n[… the middle of this result was left out for the summary …]\n\n"
 	mediaLeftOut = "[media left out for the summary]"
 	// outputReserve is how many tokens the summary itself needs, if no bound is configured.
@@ -61,8 +61,8 @@ const (
 	charsPerToken = 4
 )
 
-// summaryRequest returns what the model that summarises is sent, of a context window in tokens; 0 is an unknown one. The
-// last summary stands for what came before it.
+// summaryRequest returns the messages of the call that summarises. Window is the context window of its model and reserve
+// the room for the summary, in tokens; 0 is unknown. The last summary replaces what came before it.
 func (p *Params) summaryRequest(messages []*modelv1.ChatMessage, window, reserve int64, count func([]*modelv1.ChatMessage) int64) []*modelv1.ChatMessage {
 	system, input, rest := history.Partition(messages)
 	for i, m := range slices.Backward(rest) {
@@ -90,8 +90,8 @@ func (p *Params) summaryRequest(messages []*modelv1.ChatMessage, window, reserve
 	return fit(request, window-min(reserve, window/2), count)
 }
 
-// summarized returns the messages that a summary leaves: those that always stay, and the summary.
-func summarized(messages []*modelv1.ChatMessage, summary string) (left []*modelv1.ChatMessage, message *modelv1.ChatMessage) {
+// summarised returns the messages that a summary leaves, those that always stay and the summary, and the summary itself.
+func summarised(messages []*modelv1.ChatMessage, summary string) (left []*modelv1.ChatMessage, message *modelv1.ChatMessage) {
 	system, input, _ := history.Partition(messages)
 	message = &modelv1.ChatMessage{
 		Role: modelv1.Role_ROLE_USER, Content: chat.TextContent(fmt.Sprintf(summaryMessage, summary)), MetadataJson: `{"summary":true}`,
