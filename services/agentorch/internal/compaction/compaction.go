@@ -58,8 +58,8 @@ type Handler struct {
 	Counter Counter
 
 	// prefix is how many messages the conversation had when the agent began, which is set at its first call. The system
-	// messages and the input among them always stay. It is 0 before, and once messages were removed: then these of the
-	// whole conversation stay.
+	// messages and the input among them always stay. Zero means all messages of the conversation: the agent has not begun,
+	// or messages were removed since.
 	prefix int
 	begun  bool
 	// base is the size of the first messages of the input by the usage of the last answer; nil if no answer has reported
