@@ -43,8 +43,8 @@ type Definition struct {
 type Window struct {
 	// Model is the model as the agent's parameters name it.
 	Model string
-	// Default is what the agent takes, in tokens, if the window is unknown, which causes a warning; 0 means that the agent
-	// does without.
+	// Default is the window that the agent assumes if none is known, in tokens, which causes a warning; 0 means that the
+	// agent needs none.
 	Default int64
 }
 
@@ -84,10 +84,10 @@ type Demanding interface {
 	Demand(spec *agentv1.RunSpec) error
 }
 
-// Cautious is a machine that can tell before the run starts that a parameter probably does not say what was meant.
+// Cautious is a machine that can find, before the run starts, a parameter that is probably a mistake.
 type Cautious interface {
 	Machine
-	// Warn describes it for people; empty if there is nothing to say.
+	// Warn describes the mistake for people; empty if there is none.
 	Warn(spec *agentv1.RunSpec) string
 }
 
@@ -107,7 +107,7 @@ type View interface {
 	Spec() *agentv1.RunSpec
 	// Messages is the conversation.
 	Messages() []*modelv1.ChatMessage
-	// Input is what the agent's model is sent: the conversation or, once it was compacted, what took its place and the
+	// Input is what the agent's model is sent: the conversation or, after a compaction, the result of that and the
 	// messages since then.
 	Input() []*modelv1.ChatMessage
 	// Tools are the definitions of the step's tools, in order.
@@ -137,7 +137,7 @@ type Action struct {
 // several of them as [All], [Wait] or [Done].
 type Then interface{ then() }
 
-// Purposes of the model calls that an agent wants.
+// Purposes of the calls of models and workers that an agent wants.
 const (
 	PurposeAgent      = "agent"      // a turn
 	PurposeCompaction = "compaction" // a [Compact]

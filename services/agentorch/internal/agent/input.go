@@ -8,13 +8,15 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Input returns what an agent's model is sent after an event, and whether that is no longer the conversation. Sent is
-// what it was sent before, conversation the messages after the event; own is set once these two differ.
+// Input folds an event into the input of an agent's model, and reports whether the input now differs from the
+// conversation. Sent is the input before the event, conversation the messages after it, and diverged the report for the
+// event before. No list is modified.
 //
-// A compaction takes the place of the conversation. Later messages follow it, and a message that is edited or removed is
-// so there too. A removal may leave a call or a result alone whose counterpart the compaction has changed, and so made
-// another message: it goes too, since providers refuse it. A conversation that is replaced as a whole is sent whole.
-func Input(sent, conversation []*modelv1.ChatMessage, own bool, e *agentv1.Event) ([]*modelv1.ChatMessage, bool) {
+// A compaction replaces the input. Messages that are added to the conversation later are appended to it, and edits and
+// removals apply to both. A removal may leave a call or a result alone whose counterpart the compaction has changed, and
+// so made another message: it goes too, since providers refuse it. A conversation that is replaced as a whole is the
+// input again.
+func Input(sent, conversation []*modelv1.ChatMessage, diverged bool, e *agentv1.Event) ([]*modelv1.ChatMessage, bool) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_Compacted:
 		return ordered(sent, k.Compacted.GetOrder(), k.Compacted.GetContent().GetMessages()), true
@@ -22,11 +24,11 @@ func Input(sent, conversation []*modelv1.ChatMessage, own bool, e *agentv1.Event
 		return append(slices.Clip(sent), k.InputAdded.GetContent()), true
 	case *agentv1.Event_MessageAdded:
 		added := func(m *modelv1.ChatMessage) bool { return m.GetId() == k.MessageAdded.GetContent().GetId() }
-		if own && !slices.ContainsFunc(sent, added) {
+		if diverged && !slices.ContainsFunc(sent, added) {
 			return Added(sent, k.MessageAdded), true
 		}
 	case *agentv1.Event_HistoryChanged:
-		if own && !k.HistoryChanged.GetReplaceAll() {
+		if diverged && !k.HistoryChanged.GetReplaceAll() {
 			changed := Changed(sent, k.HistoryChanged)
 			if len(changed) < len(sent) {
 				changed = paired(changed)
@@ -35,7 +37,7 @@ func Input(sent, conversation []*modelv1.ChatMessage, own bool, e *agentv1.Event
 		}
 		return conversation, false
 	}
-	if own {
+	if diverged {
 		return sent, true
 	}
 	return conversation, false

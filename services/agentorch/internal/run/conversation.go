@@ -105,10 +105,10 @@ func (c *Conversation) answered() {
 	}
 }
 
-// follow changes what the agent's model is sent.
+// follow folds an event into the input of the agent's model.
 func (f *Frame) follow(e *agentv1.Event) {
-	input, own := agent.Input(f.Input(), f.Messages(), f.sent != nil, e)
-	if !own {
+	input, diverged := agent.Input(f.Input(), f.Messages(), f.sent != nil, e)
+	if !diverged {
 		f.sent = nil
 		return
 	}

@@ -78,7 +78,7 @@ func TestWhatAModelWasToldIsKnown(t *testing.T) {
 		s := New("projects/p/runs/r", nil)
 		s.spec, s.Limits = &agentv1.RunSpec{}, &limit.Set{}
 		s.conversation.Append(chat.System("s"), chat.User("u"))
-		s.begin(s.Frame, &agentv1.Event{Seq: 1, Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Purpose: PurposeAgent, MessageCount: 2}}})
+		s.begin(s.Frame, &agentv1.Event{Seq: 1, Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Purpose: agent.PurposeAgent, MessageCount: 2}}})
 		answer := chat.MessageOutput("m", chat.Assistant("a"), modelv1.StopReason_STOP_REASON_STOP)
 		require.NoError(t, s.modelOutcome(s.Frame, &agentv1.Event{}, &agentv1.ModelOutcome{Intent: 1, Content: &agentv1.ModelOutcomeContent{Output: answer}}))
 		return s

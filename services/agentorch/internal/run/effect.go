@@ -7,17 +7,14 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
-// Purposes of effects.
+// Purposes of effects that no agent wants; those of agents are [agent.PurposeAgent] and [agent.PurposeCompaction].
 const (
-	PurposeAgent   = agent.PurposeAgent
 	PurposeScore   = "score"
 	PurposeOutside = "outside" // of the agent, by a program that acts for it
 )
@@ -118,7 +115,7 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 		}
 		return nil
 	}
-	own, turn := intent.GetPurpose() == PurposeAgent, intent.GetPurpose() == PurposeAgent || ended.Outside()
+	own, turn := intent.GetPurpose() == agent.PurposeAgent, intent.GetPurpose() == agent.PurposeAgent || ended.Outside()
 	if turn {
 		s.Answers++
 	}
@@ -144,13 +141,11 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 // lost counts the lost calls of an effect: each call that was repeated, and the last call if its end is unknown.
 func lost(o *agentv1.ModelOutcome) int {
 	n := int(o.GetTiming().GetReissues())
-	if o.GetError().GetReason() == indeterminate {
+	if agent.Lost(o.GetError()) {
 		n++
 	}
 	return n
 }
-
-var indeterminate = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE)
 
 // spend adds a call's usage to the sums.
 func (s *State) spend(f *Frame, intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {

@@ -158,7 +158,7 @@ func (p *player) generate(g agent.Generate) {
 	require.NotEmpty(p.t, p.script.Answers, "the agent asks more often than there are answers")
 	answer := p.script.Answers[0]
 	p.script.Answers = p.script.Answers[1:]
-	p.emit(&agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Purpose: run.PurposeAgent}}})
+	p.emit(&agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Purpose: agent.PurposeAgent}}})
 	outcome := &agentv1.ModelOutcome{Intent: int64(len(p.events))}
 	if answer == nil {
 		outcome.Error = &agentv1.RunError{Reason: "PROVIDER_RATE_LIMITED"}
@@ -209,7 +209,7 @@ func (p *player) consult(a agent.Ask) {
 	require.NotEmpty(p.t, p.script.Told, "the agent asks workers more often than they answer")
 	told := p.script.Told[0]
 	p.script.Told = p.script.Told[1:]
-	p.emit(&agentv1.Event{Kind: &agentv1.Event_WorkerIntent{WorkerIntent: &agentv1.WorkerIntent{Worker: a.Worker, Purpose: run.PurposeAgent}}})
+	p.emit(&agentv1.Event{Kind: &agentv1.Event_WorkerIntent{WorkerIntent: &agentv1.WorkerIntent{Worker: a.Worker, Purpose: agent.PurposeAgent}}})
 	p.emit(&agentv1.Event{Kind: &agentv1.Event_WorkerOutcome{WorkerOutcome: &agentv1.WorkerOutcome{
 		Intent: int64(len(p.events)), Content: &agentv1.WorkerAnswer{PayloadJson: told},
 	}}})

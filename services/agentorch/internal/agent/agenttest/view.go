@@ -14,8 +14,8 @@ import (
 type view struct {
 	spec           *agentv1.RunSpec
 	messages       []*modelv1.ChatMessage
-	sent           []*modelv1.ChatMessage // in place of the messages, if own
-	own            bool
+	sent           []*modelv1.ChatMessage // the input, if it has diverged from messages
+	diverged       bool
 	tools          []*toolv1.ToolDefinition
 	output, answer *modelv1.ModelOutput
 	store          map[string]string
@@ -41,7 +41,7 @@ func (v *view) apply(e *agentv1.Event) {
 			v.store[c.GetKey()] = c.GetValueJson()
 		}
 	}
-	v.sent, v.own = agent.Input(v.Input(), v.messages, v.own, e)
+	v.sent, v.diverged = agent.Input(v.Input(), v.messages, v.diverged, e)
 }
 
 // Spec implements [agent.View].
@@ -52,7 +52,7 @@ func (v *view) Messages() []*modelv1.ChatMessage { return v.messages }
 
 // Input implements [agent.View].
 func (v *view) Input() []*modelv1.ChatMessage {
-	if v.own {
+	if v.diverged {
 		return v.sent
 	}
 	return v.messages

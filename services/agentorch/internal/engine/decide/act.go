@@ -215,7 +215,7 @@ func (d *Step) generate(f *run.Frame, g agent.Generate) error {
 	}
 	intent := &agentv1.ModelIntent{
 		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(f.Input())),
-		Config: chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), g.Config, ref == s.Spec().GetModel()), Purpose: run.PurposeAgent, RequestId: s.Key(s.Seq + 1),
+		Config: chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), g.Config, ref == s.Spec().GetModel()), Purpose: agent.PurposeAgent, RequestId: s.Key(s.Seq + 1),
 		ToolChoice: g.ToolChoice,
 	}
 	if !g.NoTools {

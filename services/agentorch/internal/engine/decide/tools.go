@@ -47,7 +47,7 @@ func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.A
 	if f.Calls != nil {
 		return true, d.fail(fmt.Errorf("the agent %s wants tools called while those of another message are", f.Name()))
 	}
-	d.review = &Review{Key: f.Span, frame: f, events: events, effects: effects, Request: d.reviewOf(f, run.PurposeAgent, message.GetToolCalls()...)}
+	d.review = &Review{Key: f.Span, frame: f, events: events, effects: effects, Request: d.reviewOf(f, agent.PurposeAgent, message.GetToolCalls()...)}
 	return false, nil
 }
 
@@ -223,5 +223,5 @@ func (d *Step) askForAgent(f *run.Frame, ref *agentv1.WorkerRef) error {
 	if reached, of := d.late(f); reached != nil {
 		return d.hitIn(of, reached)
 	}
-	return d.askWorker(f, ref, run.PurposeAgent)
+	return d.askWorker(f, ref, agent.PurposeAgent)
 }

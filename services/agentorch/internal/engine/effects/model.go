@@ -12,6 +12,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -34,7 +35,7 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 	r := &modelv1.GenerateRequest{
 		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: of.Frame.Attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
 		Model: i.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
-		ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), Keep: i.GetPurpose() == run.PurposeAgent,
+		ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), Keep: i.GetPurpose() == agent.PurposeAgent,
 		DeferBatched: true,
 	}
 	switch s.Spec().GetRecordCalls() {

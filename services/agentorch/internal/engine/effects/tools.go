@@ -10,6 +10,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -29,7 +30,7 @@ func (c *Caller) toolStage(s *run.State, i *run.Intent) *toolStage {
 	f, stage, purpose := i.Frame, i.Stage, run.PurposeOutside
 	r := &toolv1.ExecuteToolsRequest{Parent: s.Parent(), Tools: f.ToolRefs(), Sandboxes: map[string]string{}}
 	if stage == nil {
-		stage, purpose, r.FailFast = f.Calls.Stage, run.PurposeAgent, f.Calls.FailFast
+		stage, purpose, r.FailFast = f.Calls.Stage, agent.PurposeAgent, f.Calls.FailFast
 	}
 	r.RequestId, r.Attribution = stage.RequestID, f.Attribution(purpose, "", s.Answers)
 	r.Store, r.MaxOutputBytes = stage.Store, bound(f, stage)

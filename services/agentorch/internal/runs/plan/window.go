@@ -13,19 +13,21 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// pinWindows writes the context windows of models into the steps that must know them, so that the run's course does not
-// change with what is known of a model later. It returns a warning for each window in place of which a default is taken.
+// pinWindows writes the context windows of models into the steps that must know them, so that better data about a model
+// does not change a run. Windows that a step has already stay. It returns a warning for each window that is unknown, and
+// for which the agent assumes a default. It fails with INVALID_REQUEST if a given window is not above 0.
 func (c Checker) pinWindows(ctx context.Context, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	var warnings []*agentv1.EvalWarning
 	for i, step := range spec.GetSteps() {
-		wanted, err := c.Agents.Windows(step)
-		if err != nil {
-			return nil, rpcerr.In(run.FieldOfStep(i), err)
-		}
+		field := run.FieldOfStep(i)
 		for name, window := range step.GetContextWindows() {
 			if window <= 0 {
-				return nil, rpcerr.InvalidField(run.FieldOfStep(i)+"/context_windows", "the context window of %q is %d; want tokens, above 0", name, window)
+				return nil, rpcerr.InvalidField(field+"/context_windows", "the context window of %q is %d; want tokens, above 0", name, window)
 			}
+		}
+		wanted, err := c.Agents.Windows(step)
+		if err != nil {
+			return nil, rpcerr.In(field, err)
 		}
 		for _, w := range wanted {
 			if step.GetContextWindows()[w.Model] > 0 {
@@ -36,23 +38,26 @@ func (c Checker) pinWindows(ctx context.Context, spec *agentv1.RunSpec) ([]*agen
 			if err != nil {
 				return nil, err
 			}
-			switch {
-			case known > 0 && step.ContextWindows == nil:
-				step.ContextWindows = map[string]int64{w.Model: known}
-			case known > 0:
+			if known > 0 {
+				if step.ContextWindows == nil {
+					step.ContextWindows = map[string]int64{}
+				}
 				step.ContextWindows[w.Model] = known
-			case w.Default > 0:
-				warnings = append(warnings, &agentv1.EvalWarning{
-					Message: fmt.Sprintf("the context window of %s is unknown, and %s takes it to be %d tokens", ref.GetModel(), step.GetName(), w.Default),
-					Model:   ref.GetModel(), Field: run.FieldOfStep(i),
-				})
+			} else if w.Default > 0 {
+				warnings = append(warnings, unknownWindow(ref.GetModel(), step.GetName(), w.Default, field))
 			}
 		}
 	}
 	return warnings, nil
 }
 
-// window returns how many tokens of input a model takes; 0 if that is unknown.
+func unknownWindow(model, step string, assumed int64, field string) *agentv1.EvalWarning {
+	return &agentv1.EvalWarning{
+		Message: fmt.Sprintf("the context window of %s is unknown, and %s takes it to be %d tokens", model, step, assumed), Model: model, Field: field,
+	}
+}
+
+// window returns the context window of a model, in tokens of input; 0 if it is unknown.
 func (c Checker) window(ctx context.Context, model string) (int64, error) {
 	provider, name, _ := strings.Cut(model, "/")
 	known, err := c.Models.GetModel(ctx, &modelv1.GetModelRequest{Name: "providers/" + provider + "/models/" + name})
