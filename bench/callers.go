@@ -113,7 +113,8 @@ func (m *middle) gone(body string) paired.Sampler {
 	}
 }
 
-// hold opens so many requests that the vendor holds, calls held once it holds all, lets it answer, and reads the answers.
+// hold opens so many requests that the vendor holds, calls held once it holds all, lets it answer, and reads the
+// answers.
 func (m *middle) hold(ctx context.Context, requests int, held func() error) (err error) {
 	var conns []*rawConn
 	defer func() {

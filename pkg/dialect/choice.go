@@ -7,7 +7,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Chosen is the choice of a function by its name. One that is not among the tools on offer leaves the choice to the model.
+// Chosen is the choice of a function by its name. One that is not among the tools on offer leaves the choice to the
+// model.
 func Chosen(name string, tools []*toolv1.ToolInfo) *toolv1.ToolChoice {
 	if len(tools) > 0 && !slices.ContainsFunc(tools, func(t *toolv1.ToolInfo) bool { return t.GetName() == name }) {
 		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)

@@ -26,8 +26,8 @@ func (o *OpenCalls) Open(calls []*toolv1.ToolCall) {
 	o.open += len(calls)
 }
 
-// CloseID removes the first call with an id, of a function or, if that is empty, of any, and returns it; nil if there is
-// none.
+// CloseID removes the first call with an id, of a function or, if that is empty, of any, and returns it; nil if there
+// is none.
 func (o *OpenCalls) CloseID(id, function string) *toolv1.ToolCall {
 	return o.take(o.byID, id, function)
 }

@@ -32,8 +32,8 @@ const (
 	NoSealer = "none"
 )
 
-// Seal returns reasoning, or the use of a vendor's tool, as a text that is a seal to a client. Reasoning that is in an envelope already has
-// that.
+// Seal returns reasoning, or the use of a vendor's tool, as a text that is a seal to a client. Reasoning that is in an
+// envelope already has that.
 func Seal(part *contentv1.Content) string {
 	if text := part.GetReasoning().GetReasoning(); Unseal(text) != nil {
 		return text

@@ -97,8 +97,8 @@ func (g *Gate) SetSlots(n int) {
 	g.admit()
 }
 
-// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull or a *HeldError. The slot must be passed to
-// Wait.
+// Enter gives the caller a slot, or puts it into its line. It fails with ErrFull or a *HeldError. The slot must be
+// passed to Wait.
 func (g *Gate) Enter(r Request, now time.Time) (*Slot, error) {
 	s := &Slot{gate: g, tenant: r.Tenant, patience: r.Patience}
 	if len(g.lines) == 0 && g.inUse < g.slots && g.pause(now) == 0 {
@@ -117,8 +117,8 @@ func (g *Gate) Enter(r Request, now time.Time) (*Slot, error) {
 	return s, nil
 }
 
-// Wait waits until the caller holds its slot, and returns it. It fails with a *HeldError, or with ctx's error if ctx ends
-// first.
+// Wait waits until the caller holds its slot, and returns it. It fails with a *HeldError, or with ctx's error if ctx
+// ends first.
 func (g *Gate) Wait(ctx context.Context, s *Slot) (*Slot, error) {
 	if s.granted == nil {
 		return s, nil

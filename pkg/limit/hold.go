@@ -18,9 +18,9 @@ const (
 	acceptedAfter = 5 * time.Second
 )
 
-// Follow updates the gate after its rule has got a report, or was replaced. While the rule is tripped, each refusal makes
-// a slot back off for as long as the answer asks for, within bounds: the slot counts as in use in all processes that
-// share the pool, so that none calls sooner. When the rule is no longer tripped, all backoffs end.
+// Follow updates the gate after its rule has got a report, or was replaced. While the rule is tripped, each refusal
+// makes a slot back off for as long as the answer asks for, within bounds: the slot counts as in use in all processes
+// that share the pool, so that none calls sooner. When the rule is no longer tripped, all backoffs end.
 func (g *Gate) Follow(rule *Rule, r Report) {
 	g.tripped = rule.Tripped()
 	switch {

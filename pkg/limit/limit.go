@@ -6,8 +6,8 @@
 //
 // Limiter is the port. Memory is the implementation for one process, limit/redis the one that several processes share.
 // Both consist of a [Gate], which has the slots and the queue of a process, and a [Rule], which has the limit. A limit
-// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity. Callers
-// also wait where the provider reports that little of a rate limit of its own remains; see [Slot.Observe].
+// adapts by [Controller], the rule that recorded cases hold to, or by [Prober], which uses more of the capacity.
+// Callers also wait where the provider reports that little of a rate limit of its own remains; see [Slot.Observe].
 // limittest contains the suite that every implementation passes, limittrial the trial of the rules.
 package limit
 

@@ -1,6 +1,6 @@
-// Package tokens estimates how many tokens a conversation is from its characters: a token for four of them, and of media
-// their common cost by kind and size. That takes a moment, and is for limits and reservations, never for a bill. Other
-// characters than those of English texts are more tokens than that.
+// Package tokens estimates how many tokens a conversation is from its characters: a token for four of them, and for
+// media a usual cost by kind and size. An estimate is cheap and deterministic. It is for limits and reservations, never
+// for a bill: texts in Chinese or Japanese, for example, are more tokens than that.
 package tokens
 
 import (

@@ -1,8 +1,8 @@
 // Package turns runs programs that make calls in turns and measure themselves, such as clients in another language.
 //
 // A program writes a line when it is ready. Each line of its standard input is how long a turn lasts, in seconds; it
-// answers with a line of JSON: {"calls": 12, "seconds": 0.5, "cpu": 0.2}, the last its own processor time in seconds. It
-// ends when its input does.
+// answers with a line of JSON: {"calls": 12, "seconds": 0.5, "cpu": 0.2}, the last its own processor time in seconds.
+// It ends when its input does.
 package turns
 
 import (

@@ -73,8 +73,8 @@ type wireFormat struct {
 const schemaName = "response"
 
 // ParseRequest implements dialect.Codec. It refuses what only the vendor itself can do: files that it stores, search
-// results, and its own tools but those that other vendors have too (pkg/dialect/hosted). The vendor's scheduling of the request (its tier) and editing of its context mean nothing to
-// other models and are ignored.
+// results, and tools that no other vendor runs (see pkg/dialect/hosted). Options for the vendor's scheduling of the
+// request (its tier) and for editing of its context are ignored, since other models have neither.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	wire, r, err := parse(body)
 	switch {

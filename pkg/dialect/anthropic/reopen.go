@@ -16,7 +16,8 @@ import (
 var unsealed = regexp.MustCompile(`"signature"\s*:\s*""`)
 
 // Reopen implements dialect.Reopener: envelopes are signatures and data of thinking, and an empty signature is open
-// reasoning. What another vendor's search found and cited is left out. A turn of which nothing is left says so, since the server refuses an empty one.
+// reasoning. What another vendor's search found and cited is left out. A turn of which nothing is left says so, since
+// the server refuses an empty one.
 func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
 	if !mayReopen(request) {
 		return request

@@ -164,9 +164,9 @@ func (s *streamReader) grow(b *growing, d *delta) {
 	}
 }
 
-// close adds, at the end of a block, what its pieces do not fully contain: sealed reasoning, the sources of a text, what
-// a tool of the server did, and the arguments of a call of a set of tools, which have the action first, which is the
-// call's name here.
+// close adds, at the end of a block, what its pieces do not fully contain: sealed reasoning, the sources of a text,
+// what a tool of the server did, and the arguments of a call of a set of tools, which have the action first, which is
+// the call's name here.
 func (s *streamReader) close(b *growing) {
 	whole := b.whole()
 	if whole.Type == "tool_use" && whole.Toolset != "" {

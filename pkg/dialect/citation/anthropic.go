@@ -82,8 +82,8 @@ func (l *location) message() *contentv1.Citation {
 	return c
 }
 
-// WriteAnthropic writes the citations of a text as Anthropic takes them, a list. Those of other vendors have no place in
-// the format and are omitted.
+// WriteAnthropic writes the citations of a text as Anthropic takes them, a list. Those of other vendors have no place
+// in the format and are omitted.
 func WriteAnthropic(w *jsonwrite.Writer, citations []*contentv1.Citation) {
 	for _, c := range jsonwrite.List(w, citations) {
 		var state citationState
@@ -111,8 +111,8 @@ func WriteAnthropic(w *jsonwrite.Writer, citations []*contentv1.Citation) {
 	}
 }
 
-// ForAnthropic are citations as clients of Anthropic's format get them: pages that another vendor cites too. The seal of
-// such a page says that it is none of Anthropic's ([Reopen]).
+// ForAnthropic are citations as clients of Anthropic's format get them: pages that another vendor cites too. The seal
+// of such a page says that it is none of Anthropic's ([Reopen]).
 func ForAnthropic(citations []*contentv1.Citation) []*contentv1.Citation {
 	all := slices.Clone(citations)
 	for i, c := range all {
@@ -128,7 +128,8 @@ func ForAnthropic(citations []*contentv1.Citation) []*contentv1.Citation {
 	return all
 }
 
-// Reopen returns a text of a client's request without the citations that ForAnthropic has made, which Anthropic refuses.
+// Reopen returns a text of a client's request without the citations that ForAnthropic has made, which Anthropic
+// refuses.
 func Reopen(block []byte) []byte {
 	left := jsonedit.Member(block, "citations", func(list []byte) []byte {
 		return jsonedit.List(list, func(citation []byte) []byte {

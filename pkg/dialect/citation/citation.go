@@ -1,5 +1,5 @@
-// Package citation reads the sources of a model's texts from the formats of vendors, and writes them in those: Anthropic
-// says what a source says, OpenAI and Google which range of the text it is about.
+// Package citation reads and writes the sources of a model's texts in the formats of vendors. Anthropic quotes a
+// source; OpenAI and Google name the range of the text that a source supports.
 package citation
 
 import (

@@ -27,8 +27,8 @@ type wireRequest struct {
 	Cached string `json:"cachedContent"`
 }
 
-// wireTool is a list of functions. Any other member is a tool that the server runs: one that no other vendor has is left
-// out, so that the model has one offer less.
+// wireTool is a list of functions. Any other member is a tool that the server runs: one that no other vendor has is
+// left out, so that the model has one offer less.
 type wireTool map[string]json.RawMessage
 
 const (

@@ -21,7 +21,8 @@ const (
 	anthropicToolset = "mcp_toolset"
 )
 
-// IsAnthropicOffer reports whether a tool of Anthropic's API, by its type, is one that Anthropic runs and others have too.
+// IsAnthropicOffer reports whether a tool of Anthropic's API, by its type, is one that Anthropic runs and others have
+// too.
 func IsAnthropicOffer(kind string) bool {
 	return kind == anthropicToolset || slices.ContainsFunc([]string{anthropicSearch, anthropicFetch, anthropicCode}, func(prefix string) bool {
 		return strings.HasPrefix(kind, prefix)

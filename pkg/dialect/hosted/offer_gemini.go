@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// GeminiOffers reads the tools of an entry of Gemini's member tools, at a place, that Google runs and others have too. Its
-// members are in camelCase.
+// GeminiOffers reads the tools of an entry of Gemini's member tools, at a place, that Google runs and others have too.
+// Its members are in camelCase.
 func GeminiOffers(entry map[string]json.RawMessage, place string) (tools []*toolv1.ToolInfo, err error) {
 	for _, member := range []string{"googleSearch", "googleSearchRetrieval"} {
 		raw := entry[member]

@@ -25,8 +25,9 @@ func IsOpenAIOffer(kind string) bool {
 	return strings.HasPrefix(kind, openaiSearch) || kind == openaiCode || kind == openaiMCP
 }
 
-// OpenAIOffer reads a tool of the Responses API of such a type, which is at member of the request. Errors name members of
-// the tool. It is nil for a tool that no other vendor can run: a connector, and a server whose calls the client approves.
+// OpenAIOffer reads a tool of the Responses API of such a type, which is at member of the request. Errors name members
+// of the tool. It is nil for a tool that no other vendor can run: a connector, and a server whose calls the client
+// approves.
 func OpenAIOffer(kind string, raw json.RawMessage, member string) (*toolv1.ToolInfo, error) {
 	object, err := orderedjson.DecodeObject(raw)
 	if err != nil {

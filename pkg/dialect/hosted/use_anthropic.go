@@ -97,8 +97,8 @@ func anthropicKind(call *anthropicBlock) contentv1.ToolUseType {
 	}
 }
 
-// anthropicWords are the words for a tool: the types of its call and of its result, and the name by which Anthropic knows
-// another vendor's.
+// anthropicWords are the words for a tool: the types of its call and of its result, and the name by which Anthropic
+// knows another vendor's.
 type anthropicWords struct{ call, result, name string }
 
 func wordsOf(use *contentv1.ToolUse) anthropicWords {
@@ -264,7 +264,8 @@ func ForAnthropic(use *contentv1.ToolUse) *contentv1.ToolUse {
 	return own
 }
 
-// searchInput is the input of another vendor's search: an object that says what was searched for, and not what was found.
+// searchInput is the input of another vendor's search: an object that says what was searched for, and not what was
+// found.
 func searchInput(use *contentv1.ToolUse) string {
 	asked, err := orderedjson.DecodeObject([]byte(use.GetArguments()))
 	if err != nil {
@@ -276,8 +277,8 @@ func searchInput(use *contentv1.ToolUse) string {
 	return string(orderedjson.Append(nil, without(asked, "sources")))
 }
 
-// ReopenAnthropic returns a block of a client's request in which the pages that ForAnthropic has made are not: what that
-// search found is not Anthropic's to read.
+// ReopenAnthropic returns a block of a client's request in which the pages that ForAnthropic has made are not: what
+// that search found is not Anthropic's to read.
 func ReopenAnthropic(block []byte) []byte {
 	var b anthropicBlock
 	if json.Unmarshal(block, &b) != nil || b.Type != searchResult || !dialect.HasEnvelope([]byte(sealOf(b.Content))) {

@@ -196,8 +196,8 @@ func OpenAIID(use *contentv1.ToolUse) string {
 	return idOf(openaiPrefixes[OpenAIType(use)], use.GetId())
 }
 
-// OpenAIItem is the item of what a tool did as clients of the Responses API get it, with this status; empty for a list of
-// a server's tools, whose server is not known any more.
+// OpenAIItem is the item of what a tool did as clients of the Responses API get it, with this status; empty for a list
+// of a server's tools, whose server is not known any more.
 func OpenAIItem(use *contentv1.ToolUse, status string) string {
 	w := jsonwrite.NewWriter(256)
 	kind := OpenAIType(use)
@@ -246,8 +246,8 @@ func OpenAIItem(use *contentv1.ToolUse, status string) string {
 // finds it.
 const elsewhere = "evalfleet:elsewhere"
 
-// ReopenOpenAI returns an item of a client's request as OpenAI takes it, in whose containers no code of another vendor's
-// ran: such code becomes a message.
+// ReopenOpenAI returns an item of a client's request as OpenAI takes it, in whose containers no code of another
+// vendor's ran: such code becomes a message.
 func ReopenOpenAI(item []byte) []byte {
 	var code struct {
 		Type      string `json:"type"`

@@ -57,7 +57,8 @@ type wireAction struct {
 // actions are the platform's actions for those of the server that have another name there.
 var actions = map[string]string{"drag": "left_click_drag", "keypress": "key", "move": "mouse_move"}
 
-// meaning is the action of the platform's tool. One that is not known keeps its name, which the tool refuses to the model.
+// meaning is the action of the platform's tool. One that is not known keeps its name, which the tool refuses to the
+// model.
 func (a *wireAction) meaning() computer.Action {
 	m := computer.Action{Action: cmp.Or(actions[a.Type], a.Type)}
 	switch a.Type {
@@ -149,7 +150,8 @@ func (e *encoder) computer(call *toolv1.ToolCall) bool {
 }
 
 // computerResult writes the result of such a call, and reports whether it is one: its screenshot. The server has no
-// place for a text. What the server wants to be acknowledged is what the platform's own approval of the call has allowed.
+// place for a text. What the server wants to be acknowledged is what the platform's own approval of the call has
+// allowed.
 func (e *encoder) computerResult(id string, m *modelv1.ChatMessage) bool {
 	checks, called := e.checks[id]
 	if !called {

@@ -200,8 +200,8 @@ func (i *item) texts() []*contentv1.Content {
 	return all
 }
 
-// reasoning is the item's reasoning: sealed, or readable; or what a tool did, which is sealed so. What can be read of sealed reasoning without a summary is its
-// summary.
+// reasoning is the item's reasoning, sealed or readable, or what a tool did, if the seal is an envelope with that. The
+// readable text of sealed reasoning without a summary becomes its summary.
 func (i *item) reasoning() *contentv1.Content {
 	if part := dialect.Unseal(i.Seal); part != nil {
 		return part

@@ -64,8 +64,8 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 }
 
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
-// expressed in the format. Members of the configuration's extra_body come last and replace all others, except options of
-// reasoning, which are added to those of the configuration.
+// expressed in the format. Members of the configuration's extra_body come last and replace all others, except options
+// of reasoning, which are added to those of the configuration.
 func (r *Request) Append(dst []byte) ([]byte, error) {
 	e := r.encoder(dst)
 	e.TakeExtraBody()

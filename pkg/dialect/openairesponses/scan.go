@@ -58,8 +58,8 @@ func scanResponse(doc []byte, facts *dialect.Facts) {
 	}
 }
 
-// tierOf returns the service tier of an answer; empty if it names none. Only the answer's own member counts: its metadata
-// are what the client wrote.
+// tierOf returns the service tier of an answer; empty if it names none. Only the answer's own member counts: its
+// metadata are what the client wrote.
 func tierOf(doc []byte) string {
 	if !dialect.Says(doc, `"service_tier"`) {
 		return ""

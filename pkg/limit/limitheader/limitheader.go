@@ -29,8 +29,8 @@ func anthropic(of string) names {
 	return names{prefix + "-Limit", prefix + "-Remaining", prefix + "-Reset"}
 }
 
-// Read returns the rate limits that the headers of an answer report; ok is false if there are none. Durations in headers
-// count from began, when the call began. A limit with a header that is missing or cannot be read is left out.
+// Read returns the rate limits that the headers of an answer report; ok is false if there are none. Durations in
+// headers count from began, when the call began. A limit with a header that is missing or cannot be read is left out.
 func Read(h http.Header, began time.Time) (a limit.Allowances, ok bool) {
 	a.Requests, a.Tokens = read(h, &requests, began), read(h, &tokens, began)
 	if a.Requests == (limit.Allowance{}) && a.Tokens == (limit.Allowance{}) {
@@ -71,7 +71,8 @@ func number(text string) (float64, bool) {
 // longest is the longest reset time that is given as a number, in seconds: larger numbers are times of another clock.
 const longest = 7 * 24 * 3600
 
-// at returns a time that is given as one (RFC 3339), as a duration such as `1m30s` or `500ms`, or as a number of seconds.
+// at returns a time that is given as one (RFC 3339), as a duration such as `1m30s` or `500ms`, or as a number of
+// seconds.
 func at(text string, began time.Time) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, false

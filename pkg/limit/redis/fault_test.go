@@ -144,8 +144,8 @@ func TestAnAdaptivePoolSurvivesAFlush(t *testing.T) {
 	})
 }
 
-// Replicas that are configured for different rules, as in the middle of a rollout, follow the one that the pool was made
-// with.
+// Replicas that are configured for different rules, as in the middle of a rollout, follow the one that the pool was
+// made with.
 func TestAPoolHasOneRule(t *testing.T) {
 	simulate(t, func(t *testing.T, server *redistest.Server) {
 		f := newFleet(t, server, limittrial.Recorded(), 40, "a", "b")

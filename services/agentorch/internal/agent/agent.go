@@ -133,8 +133,8 @@ type Action struct {
 	Then   Then
 }
 
-// Then follows an action's events: an effect, which is one of [Generate], [Compact], [CallTools], [Ask], [Start] and [Score],
-// several of them as [All], [Wait] or [Done].
+// Then follows an action's events: an effect, which is one of [Generate], [Compact], [CallTools], [Ask], [Start] and
+// [Score], several of them as [All], [Wait] or [Done].
 type Then interface{ then() }
 
 // Purposes of the calls of models and workers that an agent wants.

@@ -81,8 +81,8 @@ func Shorten(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event
 	return Edit(reason, nil, removed)
 }
 
-// Compacted returns the event that replaces the input of the agent's model: before by after. It completes c, which names
-// the messages of before that stay, and holds the others.
+// Compacted returns the event that replaces the input of the agent's model: before by after. It completes c, which
+// names the messages of before that stay, and holds the others.
 func Compacted(before, after []*modelv1.ChatMessage, c *agentv1.Compacted) *agentv1.Event {
 	var fresh []*modelv1.ChatMessage
 	if c.Order, fresh = order(before, after); len(fresh) > 0 {

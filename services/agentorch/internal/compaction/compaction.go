@@ -6,8 +6,8 @@
 //	   │                                                    native:  a call of the provider's ───┘
 //	   └─ over nine tenths of it ─▶ ask the model to save notes, once (InputAdded)
 //
-// A [Handler] is a part of an agent's machine: a fold of the run's events, which decides without I/O. The agent makes the
-// calls and appends the events.
+// A [Handler] is a part of an agent's machine: a fold of the run's events, which decides without I/O. The agent makes
+// the calls and appends the events.
 package compaction
 
 import (

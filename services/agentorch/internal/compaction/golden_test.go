@@ -376,8 +376,8 @@ func (w *world) inputIDs() []any {
 	return all
 }
 
-// eventForm is the event as a case records it. The source is the recorder's, and the numbers of tokens are, if a text of
-// the platform's is in the input.
+// eventForm is the event as a case records it. The source is the recorder's, and the numbers of tokens are, if a text
+// of the platform's is in the input.
 func eventForm(t *goldentest.T, c *agentv1.Compacted, want any, warned bool) any {
 	var metadata map[string]any
 	require.NoError(t, json.Unmarshal([]byte(c.GetMetadataJson()), &metadata))

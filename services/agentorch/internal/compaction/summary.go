@@ -61,8 +61,8 @@ const (
 	charsPerToken = 4
 )
 
-// summaryRequest returns the messages of the call that summarises. Window is the context window of its model and reserve
-// the room for the summary, in tokens; 0 is unknown. The last summary replaces what came before it.
+// summaryRequest returns the messages of the call that summarises. Window is the context window of its model and
+// reserve the room for the summary, in tokens; 0 is unknown. The last summary replaces what came before it.
 func (p *Params) summaryRequest(messages []*modelv1.ChatMessage, window, reserve int64, count func([]*modelv1.ChatMessage) int64) []*modelv1.ChatMessage {
 	system, input, rest := history.Partition(messages)
 	for i, m := range slices.Backward(rest) {
@@ -90,7 +90,8 @@ func (p *Params) summaryRequest(messages []*modelv1.ChatMessage, window, reserve
 	return fit(request, window-min(reserve, window/2), count)
 }
 
-// summarised returns the messages that a summary leaves, those that always stay and the summary, and the summary itself.
+// summarised returns the messages that a summary leaves, those that always stay and the summary, and the summary
+// itself.
 func summarised(messages []*modelv1.ChatMessage, summary string) (left []*modelv1.ChatMessage, message *modelv1.ChatMessage) {
 	system, input, _ := history.Partition(messages)
 	message = &modelv1.ChatMessage{

@@ -197,9 +197,10 @@ func scoreValue(t *goldentest.T, recorded any) score.Value {
 	return score.Value{}
 }
 
-// asRecorded changes events where a record only holds that there is a value: the error of a model call is the recorder's
-// own text, long texts are stored elsewhere, and tokens of a compaction are its estimates. In another place the record
-// holds nothing: its turns were cut by the agent's own channel, and logs report a call that an operator cut as cancelled.
+// asRecorded changes events where a record only holds that there is a value: the error of a model call is the
+// recorder's own text, long texts are stored elsewhere, and tokens of a compaction are its estimates. In another place
+// the record holds nothing: its turns were cut by the agent's own channel, and logs report a call that an operator cut
+// as cancelled.
 func asRecorded(want, got any) {
 	recorded, _ := want.([]any)
 	events, _ := got.([]any)

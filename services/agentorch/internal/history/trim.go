@@ -131,8 +131,8 @@ func withCalls(m *modelv1.ChatMessage, ids map[string]bool) *modelv1.ChatMessage
 	return changed
 }
 
-// WithoutCitations returns the message without the citations of its texts: a copy without an id, or the message itself if
-// it has none.
+// WithoutCitations returns the message without the citations of its texts: a copy without an id, or the message itself
+// if it has none.
 func WithoutCitations(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	cited := false
 	for _, part := range m.GetContent().GetList().GetParts() {

@@ -86,8 +86,8 @@ func (f *Frame) Messages() []*modelv1.ChatMessage { return f.conversation.Messag
 // Input implements [agent.View].
 func (f *Frame) Input() []*modelv1.ChatMessage { return f.Sent().Messages() }
 
-// Sent returns what the agent's model is sent, with hashes: the conversation, unless it was compacted. It belongs to the
-// frame.
+// Sent returns what the agent's model is sent, with hashes: the conversation, unless it was compacted. It belongs to
+// the frame.
 func (f *Frame) Sent() *Conversation {
 	if f.sent != nil {
 		return f.sent

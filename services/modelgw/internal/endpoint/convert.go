@@ -164,8 +164,8 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	return errors.Join(w.Fail(failure.Failure), sink.Close(), x.out.FlushError())
 }
 
-// sayCached sets the header of an answer that came from the response cache. A streamed one comes whole, so that no part of
-// it is sent before.
+// sayCached sets the header of an answer that came from the response cache. A streamed one comes whole, so that no part
+// of it is sent before.
 func (x *exchange) sayCached(answer *modelv1.GenerateResponse) {
 	if answer.GetCache() == modelv1.CacheUse_CACHE_USE_READ {
 		x.out.Header().Set(cacheStatus, "evalfleet; hit")
@@ -207,9 +207,9 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 	return x.send(http.StatusOK, x.counter.AppendCountResponse(nil, count.GetMessageTokens()+count.GetToolTokens()))
 }
 
-// singleTexts turns what a model said before, where it is a list of one text, into the text. Formats without lists put each
-// part on a line of its own, so that it would reach the model otherwise than the model said it, and find no cached prefix.
-// A mark for a prompt cache, which other formats do not have there, goes with the list unless marks are kept.
+// singleTexts turns what a model said before, where it is a list of one text, into the text. Formats without lists put
+// each part on a line of its own, so that it would reach the model otherwise than the model said it, and find no cached
+// prefix. A mark for a prompt cache, which other formats do not have there, goes with the list unless marks are kept.
 func singleTexts(messages []*modelv1.ChatMessage, keepMarks bool) {
 	for _, m := range messages {
 		parts := m.GetContent().GetList().GetParts()

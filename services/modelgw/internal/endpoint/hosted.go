@@ -18,16 +18,16 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// A vendor's search, its interpreter and the servers that it calls are ways out of a sandbox, which a program in one must
-// not grant to itself. Only the operator's token may use them. Other callers get answers without them, in both lanes: a
-// request that may offer such a tool does not pass through as bytes.
+// A vendor's search, its interpreter and the servers that it calls are ways out of a sandbox, which a program in one
+// must not grant to itself. Only the operator's token may use them. Other callers get answers without them, in both
+// lanes: a request that may offer such a tool does not pass through as bytes.
 
 // mayUseHosted reports whether the caller may use tools that vendors run: only the operator's token may.
 func mayUseHosted(ctx context.Context) bool { return auth.FromContext(ctx).Name == auth.Operator }
 
-// fitOffers fits the offers of tools that the client's vendor runs to a model. One that the model's vendor does not run is
-// left out of the offer, or refused in a format whose clients offer it only where they need it; a choice that demands it
-// is refused.
+// fitOffers fits the offers of tools that the client's vendor runs to a model. One that the model's vendor does not run
+// is left out of the offer, or refused in a format whose clients offer it only where they need it; a choice that
+// demands it is refused.
 func (f *format) fitOffers(r *dialect.Request, m *provider.Model) error {
 	h := provider.CapabilitiesOf(m.Provider, r.Config).Hosted
 	if h.NoHistory {
@@ -69,8 +69,8 @@ func dropUses(messages []*modelv1.ChatMessage) {
 	}
 }
 
-// withhold leaves the offers of tools that vendors run out of a request, and a choice that demands one. It returns their
-// kinds.
+// withhold leaves the offers of tools that vendors run out of a request, and a choice that demands one. It returns
+// their kinds.
 func withhold(r *dialect.Request) (kinds []string) {
 	r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(tool *toolv1.ToolInfo) bool {
 		offer, ok := hosted.Of(tool)
@@ -85,7 +85,8 @@ func withhold(r *dialect.Request) (kinds []string) {
 	return kinds
 }
 
-// fitHosted is fitOffers, or withhold where the caller may not use such tools. What is withheld is logged once for each kind.
+// fitHosted is fitOffers, or withhold where the caller may not use such tools. What is withheld is logged once for each
+// kind.
 func (e *Endpoints) fitHosted(ctx context.Context, x *exchange, r *dialect.Request, m *provider.Model) error {
 	if mayUseHosted(ctx) {
 		return x.fitOffers(r, m)
@@ -155,7 +156,8 @@ func plainOf(types ...string) func(json.RawMessage) bool {
 	}
 }
 
-// Servers of chat completions have many members for a search, so that those are listed that have nothing to do with one.
+// Servers of chat completions have many members for a search, so that those are listed that have nothing to do with
+// one.
 var chatHosting = &hosting{
 	plain: plainOf("function", "custom"),
 	known: []string{

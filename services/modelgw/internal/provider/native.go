@@ -42,8 +42,8 @@ func (h Hosted) Lacks(offer hosted.Offer, tools []*toolv1.ToolInfo) bool {
 	return !slices.Contains(h.Kinds, offer.Kind) || h.Exclusive && slices.ContainsFunc(tools, isFunction)
 }
 
-// Unmet is the member of an offer with a restriction that the vendor's tool lacks; empty if there is none. Of several it
-// is the first by kind.
+// Unmet is the member of an offer with a restriction that the vendor's tool lacks; empty if there is none. Of several
+// it is the first by kind.
 func (h Hosted) Unmet(offer hosted.Offer) string {
 	for _, kind := range slices.Sorted(maps.Keys(offer.Restrictions)) {
 		if !slices.Contains(h.Restrictions, kind) {

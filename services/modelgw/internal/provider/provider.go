@@ -157,8 +157,8 @@ func (r *Request) Streams(asked *bool) bool {
 
 // Conversation identifies the conversation that the request belongs to, for vendors with session affinity: they route
 // requests of one conversation to the server whose prompt cache holds it. It is a hash of the run's name in 32 hex
-// digits, so that no name of a project leaves the gateway. It is empty if the request belongs to no run, or is sent by a
-// Carrier.
+// digits, so that no name of a project leaves the gateway. It is empty if the request belongs to no run, or is sent by
+// a Carrier.
 func (r *Request) Conversation() string {
 	run := r.Origin.Attribution.GetRun()
 	if run == "" || r.Carrier != nil {

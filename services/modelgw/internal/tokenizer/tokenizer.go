@@ -1,6 +1,6 @@
-// Package tokenizer estimates by a tokenizer how many tokens a conversation is, for models whose provider does not count
-// them. An estimate is for limits and displays, never for a bill. What is estimated of each call has package tokens of
-// pkg, since a tokenizer would take most of the time of a call.
+// Package tokenizer estimates how many tokens a conversation is with a tokenizer, for models whose provider does not
+// count them. An estimate is for limits and displays, never for a bill. What is estimated for each call uses pkg/tokens
+// instead: a tokenizer would take most of the time of a call.
 package tokenizer
 
 import (

@@ -153,7 +153,8 @@ func TestAComputerIsTheServersFunctions(t *testing.T) {
 	}
 }
 
-// Calls that another model made go as the nearest function of the server; a tool that takes something else is a function.
+// Calls that another model made go as the nearest function of the server; a tool that takes something else is a
+// function.
 func TestAComputerOfAnotherModelAndAnotherComputer(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[string]string{

@@ -81,7 +81,8 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	return response, nil
 }
 
-// spent reports whether an answer has as many tokens as it may have: the Conversations API does not say that it was cut.
+// spent reports whether an answer has as many tokens as it may have: the Conversations API does not say that it was
+// cut.
 func spent(c *modelv1.GenerateConfig, output *modelv1.ModelOutput) bool {
 	return c.MaxTokens != nil && output.GetUsage() != nil && output.GetUsage().GetOutputTokens() >= c.GetMaxTokens()
 }

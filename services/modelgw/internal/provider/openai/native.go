@@ -39,14 +39,15 @@ func (m *model) runsTools() bool {
 	return name{id: m.served}.generation() >= 5
 }
 
-// controlsComputers reports whether a computer is offered in the model's own form. Its calls need answers that the server
-// stores, so that it is a function where storing is refused.
+// controlsComputers reports whether a computer is offered in the model's own form. Its calls need answers that the
+// server stores, so that it is a function where storing is refused.
 func (m *model) controlsComputers() bool {
 	refused := m.args.ResponsesStore != nil && !*m.args.ResponsesStore
 	return !refused && m.name.controlsComputers()
 }
 
-// hosted are the tools that the servers run with the model: none where the server is not known to have the Responses API.
+// hosted are the tools that the servers run with the model: none where the server is not known to have the Responses
+// API.
 func (m *model) hosted(c *modelv1.GenerateConfig) provider.Hosted {
 	if !m.byName && !m.usesResponses(c) {
 		return provider.Hosted{}

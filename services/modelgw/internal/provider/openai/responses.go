@@ -116,8 +116,8 @@ func (m *model) sent(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return chat.Merge(left)
 }
 
-// summary is the summary of reasoning to ask for. A model that is used by this API for its tools alone is asked for none
-// by default.
+// summary is the summary of reasoning to ask for. A model that is used by this API for its tools alone is asked for
+// none by default.
 func (m *model) summary(c *modelv1.GenerateConfig) *string {
 	if c.GetReasoningSummary() == "" && (m.unverified.summary.Load() || m.forTools) {
 		return nil
