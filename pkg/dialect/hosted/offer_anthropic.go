@@ -3,6 +3,7 @@ package hosted
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -121,12 +122,13 @@ func (e *enabled) or(usual bool) bool {
 	return *e.Enabled
 }
 
-// allowed are the names of the tools that may be called; nil is all. That some may not, no other vendor can say.
+// allowed are the sorted names of the tools that may be called; nil is all. It fails if some are disabled while others
+// are not listed: no other vendor can express that.
 func (s *toolset) allowed() ([]string, error) {
 	usual := s.Default.or(true)
 	var names []string
-	for name, config := range s.Configs {
-		switch on := config.or(usual); {
+	for _, name := range slices.Sorted(maps.Keys(s.Configs)) {
+		switch on := s.Configs[name].or(usual); {
 		case usual && !on:
 			return nil, dialect.NotSupported(s.member+".configs", "disables %s: here a set of tools can only say which ones are enabled", name)
 		case on:
@@ -136,7 +138,6 @@ func (s *toolset) allowed() ([]string, error) {
 	if usual {
 		return nil, nil
 	}
-	slices.Sort(names)
 	return append([]string{}, names...), nil
 }
 

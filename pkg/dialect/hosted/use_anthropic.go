@@ -59,14 +59,28 @@ func AnthropicUse(call, result []byte) *contentv1.Content {
 			use.Error = &failure.Code
 		}
 	case mcpResult:
-		use.Context, use.Result = &called.Server, dialect.StoredJSON(answered.Content, true)
+		use.Context, use.Result = &called.Server, textsOf(answered.Content)
 		if answered.IsError {
-			use.Error = new(textsOf(answered.Content))
+			use.Error = new(use.GetResult())
+		}
+		if isBlocks(string(answered.Content)) {
+			use.Result = dialect.StoredJSON(answered.Content, true)
 		}
 	default:
 		use.Result = dialect.StoredJSON(result, true)
 	}
 	return chat.ToolUsePart(use)
+}
+
+// isBlocks reports whether the result of a server's tool is a list of blocks, as Anthropic reports it. Any other result
+// is a text, even if it is a JSON list.
+func isBlocks(result string) bool {
+	type block struct {
+		Type string `json:"type"`
+	}
+	var blocks []block
+	isOther := func(b block) bool { return b.Type == "" }
+	return jsonread.IsList(result) && json.Unmarshal([]byte(result), &blocks) == nil && !slices.ContainsFunc(blocks, isOther)
 }
 
 // textsOf are the texts of content, a text or a list of blocks, joined by line breaks.
@@ -158,7 +172,7 @@ func WriteAnthropicResult(w *jsonwrite.Writer, use *contentv1.ToolUse) {
 	switch words.result {
 	case mcpResult:
 		w.BoolMember("is_error", use.Error != nil)
-		if jsonread.IsList(result) {
+		if isBlocks(result) {
 			w.RawMember("content", result)
 		} else {
 			w.TextMember("content", result)

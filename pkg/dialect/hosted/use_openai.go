@@ -226,7 +226,7 @@ func OpenAIItem(use *contentv1.ToolUse, status string) string {
 		w.TextMember("status", status)
 		w.TextMember("name", use.GetName())
 		w.TextMember("arguments", use.GetArguments())
-		w.TextMember("output", textsOf([]byte(asJSON(use.GetResult()))))
+		w.TextMember("output", textOf(use.GetResult()))
 		if use.Error == nil {
 			w.RawMember("error", "null")
 		} else {
@@ -305,12 +305,12 @@ func OpenAIEvents(use *contentv1.ToolUse) []OpenAIEvent {
 	return append(all, end)
 }
 
-// asJSON is a result that is a list of blocks itself, and any other as a text.
-func asJSON(result string) string {
-	if jsonread.IsList(result) {
-		return result
+// textOf is the result of a server's tool as a text.
+func textOf(result string) string {
+	if isBlocks(result) {
+		return textsOf([]byte(result))
 	}
-	return string(jsonwrite.AppendText(nil, result))
+	return result
 }
 
 // withSources is the action of a search with the pages that it found, if it does not name them.

@@ -192,7 +192,7 @@ func TestACompactionThatFails(t *testing.T) {
 		params string
 		full   bool
 		phase  agentv1.RunState
-		says   string
+		says   string // in the error of the run; empty: it has none
 	}{
 		"ends the run":                             {`{"strategy": "summary", "threshold": 350}`, false, agentv1.RunState_RUN_STATE_FAILED, "no"},
 		"stops an agent whose context is full":     {`{"strategy": "summary", "threshold": 100000}`, true, agentv1.RunState_RUN_STATE_SUCCEEDED, ""},
@@ -216,6 +216,7 @@ func TestACompactionThatFails(t *testing.T) {
 			}
 			got := f.Finish(f.Create(s).Name)
 			assert.Equal(t, c.phase, got.Phase)
+			assert.Equal(t, c.says == "", got.Error == nil)
 			assert.Contains(t, got.Error.GetMessage(), c.says)
 		})
 	}
