@@ -67,3 +67,43 @@ func paired(messages []*modelv1.ChatMessage) (kept []*modelv1.ChatMessage) {
 func hasResult(results []*modelv1.ChatMessage, call string) bool {
 	return slices.ContainsFunc(results, func(m *modelv1.ChatMessage) bool { return slices.Contains(m.GetToolCallIds(), call) })
 }
+
+// Conversation is the messages of an agent and the input of its model, as a fold of events. The zero value is empty. It
+// is not safe for concurrent use.
+type Conversation struct {
+	messages []*modelv1.ChatMessage
+	sent     []*modelv1.ChatMessage // the input, if diverged
+	diverged bool
+}
+
+// NewConversation returns a conversation that begins with these messages. The list is not modified.
+func NewConversation(messages []*modelv1.ChatMessage) Conversation {
+	return Conversation{messages: slices.Clip(messages)}
+}
+
+// Messages returns the conversation. The caller must not modify the list.
+func (c *Conversation) Messages() []*modelv1.ChatMessage { return c.messages }
+
+// Input returns what the model is sent: the conversation or, after a compaction, the result of that and the messages
+// since then. The caller must not modify the list.
+func (c *Conversation) Input() []*modelv1.ChatMessage {
+	if c.diverged {
+		return c.sent
+	}
+	return c.messages
+}
+
+// Apply folds an event of the agent. Events that change neither list are ignored.
+func (c *Conversation) Apply(e *agentv1.Event) {
+	before := c.Input()
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_MessageAdded:
+		c.messages = Added(c.messages, k.MessageAdded)
+	case *agentv1.Event_HistoryChanged:
+		c.messages = Changed(c.messages, k.HistoryChanged)
+	}
+	c.sent, c.diverged = Input(before, c.messages, c.diverged, e)
+}
+
+// ResetInput makes the conversation the input again, as when another agent takes over.
+func (c *Conversation) ResetInput() { c.sent, c.diverged = nil, false }

@@ -26,12 +26,11 @@ import (
 
 // world is an agent's run, with a model whose calls end at once.
 type world struct {
-	t        *goldentest.T
-	handler  *Handler
-	tools    []*toolv1.ToolDefinition
-	messages []*modelv1.ChatMessage
-	sent     []*modelv1.ChatMessage
-	own      bool
+	agent.Conversation
+
+	t       *goldentest.T
+	handler *Handler
+	tools   []*toolv1.ToolDefinition
 	// prefix is how many messages always stay, if a case says so.
 	prefix *int
 	seq    int64
@@ -51,24 +50,17 @@ func (w *world) Scores() []*agentv1.NamedScore   { return nil }
 func (w *world) Tools() []*toolv1.ToolDefinition { return w.tools }
 
 func (w *world) Messages() []*modelv1.ChatMessage {
+	all := w.Conversation.Messages()
 	if w.prefix != nil { // The handler looks for what always stays.
-		return w.messages[:min(*w.prefix, len(w.messages))]
+		return all[:min(*w.prefix, len(all))]
 	}
-	return w.messages
-}
-
-func (w *world) Input() []*modelv1.ChatMessage {
-	if w.own {
-		return w.sent
-	}
-	return w.messages
+	return all
 }
 
 // emit folds an event.
 func (w *world) emit(e *agentv1.Event) {
 	w.seq++
 	e.Seq = w.seq
-	before := w.Input()
 	fresh := e.GetCompacted().GetContent().GetMessages()
 	if m := e.GetMessageAdded().GetContent(); m != nil {
 		fresh = append(fresh, m)
@@ -81,16 +73,10 @@ func (w *world) emit(e *agentv1.Event) {
 			m.Id = fmt.Sprintf("fresh%d.%d", w.seq, i)
 		}
 	}
-	if added := e.GetMessageAdded(); added != nil {
-		w.messages = agent.Added(w.messages, added)
-	}
-	if changed := e.GetHistoryChanged(); changed != nil {
-		w.messages = agent.Changed(w.messages, changed)
-	}
 	if c := e.GetCompacted(); c != nil {
 		w.compacted = c
 	}
-	w.sent, w.own = agent.Input(before, w.messages, w.own, e)
+	w.Apply(e)
 	w.handler.Apply(e)
 }
 
@@ -230,9 +216,9 @@ func strategyCase(t *goldentest.T, c goldentest.Case) {
 		w.summary, err = chat.ParseOutput(document)
 		require.NoError(t, err)
 	}
-	w.messages = messagesOf(t, c.At("input", "messages"))
+	w.Conversation = agent.NewConversation(messagesOf(t, c.At("input", "messages")))
 	var known []string
-	for _, m := range w.messages {
+	for _, m := range w.Messages() {
 		known = append(known, m.GetId())
 	}
 	var a *attempt
@@ -331,7 +317,7 @@ func (w *world) turn(step map[string]any, want any) {
 	}
 	forced, _ := step["force"].(bool)
 	w.compacted = nil
-	before, warnedBefore := len(w.messages), w.isWarned()
+	before, warnedBefore := len(w.Conversation.Messages()), w.isWarned()
 	expected, _ := want.(map[string]any)
 	err := w.settle(forced)
 	if expected["error"] != nil {
@@ -343,7 +329,7 @@ func (w *world) turn(step map[string]any, want any) {
 	if w.compacted != nil {
 		got["event"] = eventForm(t, w.compacted, expected["event"], warnedBefore)
 	}
-	if len(w.messages) > before {
+	if len(w.Conversation.Messages()) > before {
 		got["appended"] = map[string]any{"role": "user", "metadata": map[string]any{"summary": true}, "in_input": true}
 	}
 	t.Equal(want, got)

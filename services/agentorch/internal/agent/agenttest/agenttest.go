@@ -71,7 +71,7 @@ func Play(t testing.TB, d agent.Definition, step *agentv1.AgentRef, s Script) *P
 	if p.spec == nil {
 		p.spec = &agentv1.RunSpec{}
 	}
-	p.messages, p.store = append(p.messages, p.spec.GetInput()...), s.Store
+	p.Conversation, p.store = agent.NewConversation(p.spec.GetInput()), s.Store
 	if p.store == nil {
 		p.store = map[string]string{}
 	}
@@ -172,7 +172,7 @@ func (p *player) generate(g agent.Generate) {
 }
 
 func (p *player) callTools() {
-	message := chat.LastAssistant(p.messages)
+	message := chat.LastAssistant(p.Messages())
 	require.NotEmpty(p.t, message.GetToolCalls(), "there are no calls to run")
 	p.emit(&agentv1.Event{Kind: &agentv1.Event_ToolsReviewed{ToolsReviewed: &agentv1.ToolsReviewed{MessageId: message.GetId()}}})
 	for _, call := range message.GetToolCalls() {

@@ -12,10 +12,9 @@ import (
 
 // view is the run as the agent sees it.
 type view struct {
+	agent.Conversation
+
 	spec           *agentv1.RunSpec
-	messages       []*modelv1.ChatMessage
-	sent           []*modelv1.ChatMessage // the input, if it has diverged from messages
-	diverged       bool
 	tools          []*toolv1.ToolDefinition
 	output, answer *modelv1.ModelOutput
 	store          map[string]string
@@ -27,12 +26,9 @@ var _ agent.View = (*view)(nil)
 func (v *view) apply(e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_MessageAdded:
-		v.messages = agent.Added(v.messages, k.MessageAdded)
 		if answered := chat.FirstMessage(v.answer); answered != nil && answered.GetId() == k.MessageAdded.GetContent().GetId() {
 			v.output = v.answer
 		}
-	case *agentv1.Event_HistoryChanged:
-		v.messages = agent.Changed(v.messages, k.HistoryChanged)
 	case *agentv1.Event_OutputSet:
 		v.output = proto.CloneOf(v.output)
 		v.output.Completion = k.OutputSet.GetCompletion()
@@ -41,22 +37,11 @@ func (v *view) apply(e *agentv1.Event) {
 			v.store[c.GetKey()] = c.GetValueJson()
 		}
 	}
-	v.sent, v.diverged = agent.Input(v.Input(), v.messages, v.diverged, e)
+	v.Apply(e)
 }
 
 // Spec implements [agent.View].
 func (v *view) Spec() *agentv1.RunSpec { return v.spec }
-
-// Messages implements [agent.View].
-func (v *view) Messages() []*modelv1.ChatMessage { return v.messages }
-
-// Input implements [agent.View].
-func (v *view) Input() []*modelv1.ChatMessage {
-	if v.diverged {
-		return v.sent
-	}
-	return v.messages
-}
 
 // Tools implements [agent.View].
 func (v *view) Tools() []*toolv1.ToolDefinition { return v.tools }

@@ -78,7 +78,7 @@ func working(t *effectv1.Timing) time.Duration { return t.GetWorking().AsDuratio
 
 func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
 	t := b.add(e, "model")
-	messages := b.conversationOf(e).input()
+	messages := b.conversationOf(e).Input()
 	if n := int(i.GetMessageCount()); n < len(messages) {
 		messages = messages[:n]
 	}

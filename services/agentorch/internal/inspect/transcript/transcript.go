@@ -25,18 +25,19 @@ var solvers = map[string]bool{
 type Builder struct {
 	events []*Event
 	open   map[int64]*Event // by the number of the intent
-	conversation
-	tools    []*toolv1.ToolDefinition
-	spec     *agentv1.RunSpec
-	stored   map[string]bool
-	reviewed map[string]*toolv1.ToolReview
-	asked    map[string]string // by call: the model's text when approval was requested
-	spans    []string          // open spans, outermost first
-	init     string            // span before the first step
-	solvers  string            // span of all steps
-	step     string            // span in which the present step does its work
-	solver   string            // span of the present step as a solver, which is step itself unless that is an agent's
-	scorers  string            // span of the scorers
+
+	conversation agent.Conversation
+	tools        []*toolv1.ToolDefinition
+	spec         *agentv1.RunSpec
+	stored       map[string]bool
+	reviewed     map[string]*toolv1.ToolReview
+	asked        map[string]string // by call: the model's text when approval was requested
+	spans        []string          // open spans, outermost first
+	init         string            // span before the first step
+	solvers      string            // span of all steps
+	step         string            // span in which the present step does its work
+	solver       string            // span of the present step as a solver, which is step itself unless that is an agent's
+	scorers      string            // span of the scorers
 	// children are the agents that others began, by span.
 	children map[string]*child
 	// told is the conversation as the state events have recorded it.
@@ -52,37 +53,10 @@ type Builder struct {
 	cutBy string
 }
 
-// conversation is an agent's messages, and what its model is sent in place of them once they were compacted.
-type conversation struct {
-	messages []*modelv1.ChatMessage
-	sent     []*modelv1.ChatMessage
-	own      bool
-}
-
-// input is what the model is sent.
-func (c *conversation) input() []*modelv1.ChatMessage {
-	if c.own {
-		return c.sent
-	}
-	return c.messages
-}
-
-// follow folds an event that changes the messages, or what the model is sent.
-func (c *conversation) follow(e *agentv1.Event) {
-	before := c.input()
-	switch k := e.GetKind().(type) {
-	case *agentv1.Event_MessageAdded:
-		c.messages = agent.Added(c.messages, k.MessageAdded)
-	case *agentv1.Event_HistoryChanged:
-		c.messages = agent.Changed(c.messages, k.HistoryChanged)
-	}
-	c.sent, c.own = agent.Input(before, c.messages, c.own, e)
-}
-
 // child is an agent that another agent started.
 type child struct {
-	conversation
-	tools []*toolv1.ToolDefinition // that are not the run's
+	conversation agent.Conversation
+	tools        []*toolv1.ToolDefinition // that are not the run's
 }
 
 // NewBuilder returns a builder of an empty transcript.
@@ -154,7 +128,7 @@ func (b *Builder) Add(e *agentv1.Event) error {
 		b.created(e, k.RunCreated)
 	case *agentv1.Event_StepBegan:
 		b.closeInit(e)
-		b.sent, b.own = nil, false
+		b.conversation.ResetInput()
 		if b.solvers == "" {
 			b.solvers = b.begin(e, "solvers", "solvers", "")
 		}
@@ -178,12 +152,12 @@ func (b *Builder) Add(e *agentv1.Event) error {
 		}
 		b.scorers = ""
 	case *agentv1.Event_MessageAdded, *agentv1.Event_HistoryChanged, *agentv1.Event_InputAdded:
-		b.conversationOf(e).follow(e)
+		b.conversationOf(e).Apply(e)
 	case *agentv1.Event_Compacted:
-		b.conversationOf(e).follow(e)
+		b.conversationOf(e).Apply(e)
 		b.compacted(e, k.Compacted)
 	case *agentv1.Event_AgentBegan:
-		b.children[e.GetId()] = &child{conversation{messages: k.AgentBegan.GetContent().GetMessages()}, k.AgentBegan.GetContent().GetTools()}
+		b.children[e.GetId()] = &child{agent.NewConversation(k.AgentBegan.GetContent().GetMessages()), k.AgentBegan.GetContent().GetTools()}
 		b.beginAs(e, agentSpan(e, e.GetId()), "agent", k.AgentBegan.GetName(), b.span(e))
 	case *agentv1.Event_AgentEnded:
 		delete(b.children, e.GetId())
@@ -197,7 +171,7 @@ func (b *Builder) Add(e *agentv1.Event) error {
 }
 
 // conversationOf is the conversation that an event belongs to.
-func (b *Builder) conversationOf(e *agentv1.Event) *conversation {
+func (b *Builder) conversationOf(e *agentv1.Event) *agent.Conversation {
 	if c := b.children[e.GetSpan()]; c != nil {
 		return &c.conversation
 	}
@@ -238,33 +212,34 @@ func (b *Builder) closeSolvers(e *agentv1.Event) {
 
 // tell emits a state event with the changes of the conversation since the last one.
 func (b *Builder) tell(e *agentv1.Event) {
-	grown := len(b.messages) >= len(b.told) && slices.Equal(b.messages[:len(b.told)], b.told)
-	if grown && len(b.messages) == len(b.told) {
+	messages := b.conversation.Messages()
+	grown := len(messages) >= len(b.told) && slices.Equal(messages[:len(b.told)], b.told)
+	if grown && len(messages) == len(b.told) {
 		return
 	}
 	t := b.add(e, "state")
 	t.UUID += ".state"
 	if grown {
-		for i, m := range b.messages[len(b.told):] {
+		for i, m := range messages[len(b.told):] {
 			t.Changes = append(t.Changes, Change{Op: "add", Path: fmt.Sprintf("/messages/%d", len(b.told)+i), Value: chat.MessageJSON(m)})
 		}
 	} else {
-		t.Changes = []Change{{Op: "replace", Path: "/messages", Value: chat.MessagesJSON(b.messages)}}
+		t.Changes = []Change{{Op: "replace", Path: "/messages", Value: chat.MessagesJSON(messages)}}
 	}
-	b.told = slices.Clone(b.messages)
+	b.told = slices.Clone(messages)
 }
 
 func (b *Builder) created(e *agentv1.Event, c *agentv1.RunCreated) {
 	b.spec, b.tools = run.Join(c), c.GetTools()
 	b.name = runLine(e.GetJournal(), b.spec)
-	b.messages = append(b.messages, b.spec.GetInput()...)
-	b.told = slices.Clone(b.messages)
+	b.conversation = agent.NewConversation(b.spec.GetInput())
+	b.told = slices.Clone(b.spec.GetInput())
 	for key := range b.spec.GetStore() {
 		b.stored[key] = true
 	}
 	b.init = b.begin(e, "init", "init", "")
 	t := b.add(e, "sample_init")
-	t.Sample, t.State = sampleJSON(b.spec), stateJSON(b.messages, b.spec)
+	t.Sample, t.State = sampleJSON(b.spec), stateJSON(b.spec.GetInput(), b.spec)
 }
 
 // store emits the changes of the run's store.
