@@ -150,7 +150,7 @@ func TestWhatToolsDidComesBack(t *testing.T) {
 	t.Parallel()
 	uses := func(parts []*contentv1.Content) (all []string) {
 		for _, part := range parts {
-			switch use := part.GetToolUse(); use.GetToolType() {
+			switch use := part.GetToolUse(); use.GetToolType() { //nolint:exhaustive // a part that is no use of a tool
 			case contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH:
 				all = append(all, "search: "+hosted.Query(use))
 			case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
