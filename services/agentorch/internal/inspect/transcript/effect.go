@@ -140,6 +140,9 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 // the call in the words of a traceback. What such attempts used is in the usage of the call.
 func (b *Builder) failedAttempts(t *Event, o *agentv1.ModelOutcome, place []string) {
 	attempts, calls := o.GetFailedAttempts(), o.GetContent().GetFailedCalls()
+	if len(attempts) == 0 {
+		return
+	}
 	began := t.Timestamp
 	events := make([]*Event, 0, len(attempts))
 	for i, failed := range attempts {
