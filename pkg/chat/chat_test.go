@@ -181,6 +181,23 @@ func TestMergeChangesNeitherSide(t *testing.T) {
 	assert.Equal(t, []string{"a"}, base.GetStopSeqs().GetValues())
 }
 
+func TestAnOptionIsChangedWhereItHasTheAskedValue(t *testing.T) {
+	t.Parallel()
+	changes := []*modelv1.ChangedOption{
+		{Option: "reasoning_effort", Asked: "minimal", Sent: "low"},
+		{Option: "reasoning_effort", Asked: "low", Sent: "high"},
+		{Option: "effort", Asked: "max", Sent: "high"},
+		{Option: "temperature", Asked: "0.5", Sent: "1"},
+		{Option: "odd", Asked: "a", Sent: "b"},
+	}
+	asked := &modelv1.GenerateConfig{ReasoningEffort: new("minimal"), Temperature: new(0.5)}
+	assert.Equal(t, "low", chat.Changed(asked, changes).GetReasoningEffort(), "once")
+	assert.Equal(t, "minimal", asked.GetReasoningEffort(), "the given configuration stays")
+	other := &modelv1.GenerateConfig{ReasoningEffort: new("medium")}
+	assert.Same(t, other, chat.Changed(other, changes))
+	assert.Nil(t, chat.Changed(nil, changes))
+}
+
 func TestEveryOptionIsReadAndWritten(t *testing.T) {
 	t.Parallel()
 	fields := (&modelv1.GenerateConfig{}).ProtoReflect().Descriptor().Fields()

@@ -55,6 +55,26 @@ func Without(config *modelv1.GenerateConfig, options []string) *modelv1.Generate
 	return less
 }
 
+// Changed returns a configuration with options as they are sent to a provider; one that has none of the changed options
+// with the asked value is returned itself.
+func Changed(config *modelv1.GenerateConfig, changes []*modelv1.ChangedOption) *modelv1.GenerateConfig {
+	sent := config
+	for _, change := range changes {
+		field := config.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(change.GetOption()))
+		if field == nil || field.Kind() != protoreflect.StringKind || field.IsList() || !config.ProtoReflect().Has(field) {
+			continue
+		}
+		if config.ProtoReflect().Get(field).String() != change.GetAsked() {
+			continue
+		}
+		if sent == config {
+			sent = proto.CloneOf(config)
+		}
+		sent.ProtoReflect().Set(field, protoreflect.ValueOfString(change.GetSent()))
+	}
+	return sent
+}
+
 // dropExtra removes a member from extra_body, and extra_body itself if it was the last one.
 func dropExtra(c *modelv1.GenerateConfig, member string) {
 	body, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson()))

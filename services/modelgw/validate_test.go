@@ -11,14 +11,76 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 )
+
+// An effort that a model's API has another word for is said with that word, before the call and with its answer.
+func TestAnEffortThatIsSentByAnotherWordIsSaid(t *testing.T) {
+	t.Parallel()
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		assert.Contains(t, string(body), `"reasoning_effort":"low"`)
+		_, _ = io.WriteString(w, `{"id":"1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"a"}}]}`)
+	}))
+	t.Cleanup(vendor.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		key := config.NewSecret("k")
+		c.Services = openaicompat.Services{"groq": {Account: openaicompat.Account{Account: provider.Account{APIKey: key, BaseURL: vendor.URL}}}}
+		c.Anthropic.APIKey, c.Google.APIKey, c.Mistral.APIKey, c.Grok.APIKey, c.OpenAI.APIKey = key, key, key, key, key
+	})
+	asking := func(model, effort string) *modelv1.GenerateRequest {
+		return &modelv1.GenerateRequest{Parent: project, Model: model, Config: &modelv1.GenerateConfig{ReasoningEffort: &effort}, ValidateOnly: true}
+	}
+	for _, test := range []struct{ model, asked, sent string }{
+		{"groq/openai/gpt-oss-120b", "minimal", "low"},
+		{"groq/openai/gpt-oss-120b", "low", ""},
+		{"mistral/magistral-medium-latest", "low", "high"},
+		{"mistral/magistral-medium-latest", "none", ""},
+		{"google/gemini-3.1-pro-preview", "minimal", "low"},
+		{"google/gemini-3.1-pro-preview", "max", "high"},
+		{"google/gemini-3-flash-preview", "minimal", ""},
+		{"google/gemini-2.5-flash", "max", ""}, // a number of tokens
+		{"anthropic/claude-opus-4-6", "minimal", "low"},
+		{"anthropic/claude-opus-4-6", "max", ""},
+		{"anthropic/claude-sonnet-4-5", "minimal", ""}, // a number of tokens
+		{"openai/gpt-5", "max", "xhigh"},
+		{"openai/gpt-5.6", "max", ""},
+		{"grok/grok-4.3", "max", "xhigh"},
+		{"grok/grok-3-mini", "max", "high"},
+	} {
+		answer, err := g.models.Generate(t.Context(), asking(test.model, test.asked))
+		require.NoError(t, err, test.model)
+		assert.Empty(t, answer.GetUnsentOptions(), test.model)
+		if test.sent == "" {
+			assert.Empty(t, answer.GetChangedOptions(), test.model)
+			assert.Equal(t, test.asked, answer.GetConfig().GetReasoningEffort(), test.model)
+			continue
+		}
+		require.Len(t, answer.GetChangedOptions(), 1, "%s %s", test.model, test.asked)
+		want := &modelv1.ChangedOption{Option: "reasoning_effort", Asked: test.asked, Sent: test.sent}
+		assert.True(t, proto.Equal(want, answer.GetChangedOptions()[0]), "%s: %v", test.model, answer.GetChangedOptions())
+		assert.Equal(t, []string{"reasoning_effort " + test.asked + " is sent to " + test.model + " as " + test.sent}, answer.GetWarnings())
+		assert.Equal(t, test.sent, answer.GetConfig().GetReasoningEffort(), "the configuration is the one that is sent")
+	}
+
+	call := asking("groq/openai/gpt-oss-120b", "minimal")
+	call.ValidateOnly, call.Messages = false, []*modelv1.ChatMessage{chat.User("q")}
+	answer, err := g.models.Generate(t.Context(), call)
+	require.NoError(t, err)
+	assert.Equal(t, "low", answer.GetConfig().GetReasoningEffort())
+	assert.Len(t, answer.GetChangedOptions(), 1)
+	assert.Contains(t, answer.GetWarnings(), "reasoning_effort minimal is sent to groq/openai/gpt-oss-120b as low")
+}
 
 // What a call must fail with, and what of it is not sent, is said without one.
 func TestACallIsCheckedWithoutOne(t *testing.T) {

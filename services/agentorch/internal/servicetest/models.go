@@ -269,6 +269,10 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	if r.GetModel() == "mockllm/cold" && r.GetConfig() != nil && r.GetConfig().Temperature != nil {
 		answer.UnsentOptions, answer.Warnings = []string{"temperature"}, []string{"temperature is not sent to mockllm/cold"}
 	}
+	if r.GetModel() == "mockllm/cold" && r.GetConfig().GetReasoningEffort() == "minimal" {
+		answer.ChangedOptions = []*modelv1.ChangedOption{{Option: "reasoning_effort", Asked: "minimal", Sent: "low"}}
+		answer.Warnings = append(answer.Warnings, "reasoning_effort minimal is sent to mockllm/cold as low")
+	}
 	if r.GetModel() == "mockllm/terse" && r.GetConfig() != nil && r.GetConfig().Temperature != nil {
 		answer.UnsentOptions = []string{"temperature"} // Without the text for it.
 	}

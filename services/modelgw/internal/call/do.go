@@ -138,7 +138,8 @@ func (c *Calls) generated(ctx context.Context, w *work, call *generate.Call, out
 	if err != nil {
 		return nil, err
 	}
-	answer.UnsentOptions, answer.Warnings = answered.unsentOptions(), append(answered.warnings(), answer.Warnings...)
+	answer.UnsentOptions, answer.ChangedOptions = answered.unsentOptions(), answered.changed
+	answer.Warnings = append(answered.warnings(), answer.Warnings...)
 	if w.request.GetKeep() {
 		answer.Prefix = c.keep(w, answer.GetOutput())
 	}

@@ -30,7 +30,8 @@ func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateRespons
 		return nil, err
 	}
 	return &modelv1.GenerateResponse{
-		Config: call.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: prices.Asked(call), Model: call.Model.FullName(),
+		Config: call.Config, UnsentOptions: w.unsentOptions(), ChangedOptions: w.changed, Warnings: w.warnings(), Prices: prices.Asked(call),
+		Model: call.Model.FullName(),
 	}, nil
 }
 
@@ -49,6 +50,8 @@ type work struct {
 	missing   error
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
 	unsent []provider.Unsent
+	// changed are options of the request that the provider is sent with other values, as the call's configuration has them.
+	changed []*modelv1.ChangedOption
 }
 
 // unsentOptions names the options that are not sent to the provider.
@@ -60,11 +63,14 @@ func (w *work) unsentOptions() []string {
 	return all
 }
 
-// warnings describes the options that are not sent to the provider, for people.
+// warnings describes the options that are not sent to the provider, or not as they were asked for, for people.
 func (w *work) warnings() []string {
 	var all []string
 	for _, u := range w.unsent {
 		all = append(all, fmt.Sprintf("%s is not sent to %s, %s", u.Option, w.call.Model.FullName(), u.Why))
+	}
+	for _, change := range w.changed {
+		all = append(all, fmt.Sprintf("%s %s is sent to %s as %s", change.GetOption(), change.GetAsked(), w.call.Model.FullName(), change.GetSent()))
 	}
 	return append(all, unpriced(w)...)
 }
@@ -123,8 +129,9 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 		return nil, err
 	}
 	sent, unsent := provider.Sent(model.Provider, conversation.Config)
+	changed := provider.Changed(model.Provider, conversation.Config)
 	conversation.Config = sent
-	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, unsent...), call: generate.Call{
+	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, unsent...), changed: changed, call: generate.Call{
 		Model: model, Args: ref.Args, Conversation: conversation,
 		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),

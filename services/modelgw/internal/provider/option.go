@@ -54,8 +54,47 @@ type OptionDropper interface {
 	Overruled(c *modelv1.GenerateConfig) []Unsent
 }
 
-// Sent returns the part of a configuration that is sent to a provider, and the set options that are not sent.
+// OptionChanger is a provider that sends other values of some options, since its API has other words for them.
+type OptionChanger interface {
+	// Changed are those options of a configuration, which has no options that are not sent. What is sent for a value that
+	// is sent is that value.
+	Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption
+}
+
+// Change is the change of an option; none if the value is not set, or sent as it is.
+func Change(option, asked, sent string) []*modelv1.ChangedOption {
+	if asked == "" || asked == sent {
+		return nil
+	}
+	return []*modelv1.ChangedOption{{Option: option, Asked: asked, Sent: sent}}
+}
+
+// ChangeEffort is the change of the reasoning_effort of a configuration to the word that is sent.
+func ChangeEffort(c *modelv1.GenerateConfig, sent string) []*modelv1.ChangedOption {
+	return Change("reasoning_effort", c.GetReasoningEffort(), sent)
+}
+
+// Changed returns the options of a configuration that are sent to a provider with other values.
+func Changed(p Provider, config *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	left, _ := without(p, config)
+	return changed(p, left)
+}
+
+func changed(p Provider, left *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	if changer, ok := p.(OptionChanger); ok {
+		return changer.Changed(left)
+	}
+	return nil
+}
+
+// Sent returns a configuration as it is sent to a provider, and the set options that are not sent.
 func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []Unsent) {
+	left, unsent := without(p, config)
+	return chat.Changed(left, changed(p, left)), unsent
+}
+
+// without returns the part of a configuration that is sent to a provider, and the set options that are not sent.
+func without(p Provider, config *modelv1.GenerateConfig) (left *modelv1.GenerateConfig, unsent []Unsent) {
 	c := CapabilitiesOf(p, config)
 	options := slices.Concat(c.Ignored, c.Dropped)
 	for _, option := range OptionsSet(config, options) {

@@ -3079,9 +3079,11 @@ type ModelOutcome struct {
 	// The account of its provider; empty if the answer came from the cache.
 	Account string `protobuf:"bytes,12,opt,name=account,proto3" json:"account,omitempty"`
 	// The credential of the account: 0 is the account's own, n the n-th of its `keys`.
-	Key           int32 `protobuf:"varint,13,opt,name=key,proto3" json:"key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Key int32 `protobuf:"varint,13,opt,name=key,proto3" json:"key,omitempty"`
+	// Options of the intent's configuration that were sent to the provider with other values.
+	ChangedOptions []*v11.ChangedOption `protobuf:"bytes,14,rep,name=changed_options,json=changedOptions,proto3" json:"changed_options,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ModelOutcome) Reset() {
@@ -3203,6 +3205,13 @@ func (x *ModelOutcome) GetKey() int32 {
 		return x.Key
 	}
 	return 0
+}
+
+func (x *ModelOutcome) GetChangedOptions() []*v11.ChangedOption {
+	if x != nil {
+		return x.ChangedOptions
+	}
+	return nil
 }
 
 // ModelOutcomeContent is the content of a model's answer.
@@ -7223,7 +7232,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x12ModelIntentContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x121\n" +
 	"\x05tools\x18\x02 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12\"\n" +
-	"\finstructions\x18\x03 \x01(\tR\finstructions\"\xec\x04\n" +
+	"\finstructions\x18\x03 \x01(\tR\finstructions\"\xb8\x05\n" +
 	"\fModelOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x124\n" +
 	"\x05usage\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12?\n" +
@@ -7239,7 +7248,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	" \x01(\bR\vinterrupted\x12\x1a\n" +
 	"\x05model\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
 	"\aaccount\x18\f \x01(\tB\x04\xb8\xbb\x18\x01R\aaccount\x12\x10\n" +
-	"\x03key\x18\r \x01(\x05R\x03key\"\xb1\x02\n" +
+	"\x03key\x18\r \x01(\x05R\x03key\x12J\n" +
+	"\x0fchanged_options\x18\x0e \x03(\v2!.evalfleet.model.v1.ChangedOptionR\x0echangedOptions\"\xb1\x02\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
@@ -7734,30 +7744,31 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*v13.Timing)(nil),                 // 111: evalfleet.effect.v1.Timing
 	(v11.CacheUse)(0),                  // 112: evalfleet.model.v1.CacheUse
 	(*v11.FailedAttempt)(nil),          // 113: evalfleet.model.v1.FailedAttempt
-	(*v11.ModelCall)(nil),              // 114: evalfleet.model.v1.ModelCall
-	(v12.ReviewDecision)(0),            // 115: evalfleet.tool.v1.ReviewDecision
-	(*v12.ToolReview)(nil),             // 116: evalfleet.tool.v1.ToolReview
-	(*v12.ToolCall)(nil),               // 117: evalfleet.tool.v1.ToolCall
-	(v12.ToolErrorType)(0),             // 118: evalfleet.tool.v1.ToolErrorType
-	(*v12.ToolFailure)(nil),            // 119: evalfleet.tool.v1.ToolFailure
-	(*v12.Truncation)(nil),             // 120: evalfleet.tool.v1.Truncation
-	(*v12.ToolResult)(nil),             // 121: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),                // 122: evalfleet.sandbox.v1.Sandbox
-	(*v12.SandboxAction)(nil),          // 123: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),               // 124: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),             // 125: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                  // 126: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                  // 127: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                 // 128: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                      // 129: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                  // 130: evalfleet.agent.v1.RunLimits
-	(CancelMode)(0),                    // 131: evalfleet.agent.v1.CancelMode
-	(*v12.ToolCallView)(nil),           // 132: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                   // 133: evalfleet.agent.v1.EvalSpec
-	(*v1.BlobRef)(nil),                 // 134: evalfleet.content.v1.BlobRef
-	(EvalState)(0),                     // 135: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                 // 136: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),                // 137: evalfleet.agent.v1.EvalResults
+	(*v11.ChangedOption)(nil),          // 114: evalfleet.model.v1.ChangedOption
+	(*v11.ModelCall)(nil),              // 115: evalfleet.model.v1.ModelCall
+	(v12.ReviewDecision)(0),            // 116: evalfleet.tool.v1.ReviewDecision
+	(*v12.ToolReview)(nil),             // 117: evalfleet.tool.v1.ToolReview
+	(*v12.ToolCall)(nil),               // 118: evalfleet.tool.v1.ToolCall
+	(v12.ToolErrorType)(0),             // 119: evalfleet.tool.v1.ToolErrorType
+	(*v12.ToolFailure)(nil),            // 120: evalfleet.tool.v1.ToolFailure
+	(*v12.Truncation)(nil),             // 121: evalfleet.tool.v1.Truncation
+	(*v12.ToolResult)(nil),             // 122: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),                // 123: evalfleet.sandbox.v1.Sandbox
+	(*v12.SandboxAction)(nil),          // 124: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),               // 125: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),             // 126: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                  // 127: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                  // 128: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                 // 129: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                      // 130: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                  // 131: evalfleet.agent.v1.RunLimits
+	(CancelMode)(0),                    // 132: evalfleet.agent.v1.CancelMode
+	(*v12.ToolCallView)(nil),           // 133: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                   // 134: evalfleet.agent.v1.EvalSpec
+	(*v1.BlobRef)(nil),                 // 135: evalfleet.content.v1.BlobRef
+	(EvalState)(0),                     // 136: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                 // 137: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),                // 138: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	89,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -7859,102 +7870,103 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	101, // 96: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
 	113, // 97: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
 	30,  // 98: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	104, // 99: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	114, // 100: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	114, // 101: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	96,  // 102: evalfleet.agent.v1.ModelOutcomeContent.compacted:type_name -> evalfleet.model.v1.ChatMessage
-	32,  // 103: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	33,  // 104: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	115, // 105: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	116, // 106: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	117, // 107: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	118, // 108: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	119, // 109: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	120, // 110: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	111, // 111: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	36,  // 112: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	121, // 113: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	117, // 114: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	122, // 115: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	101, // 116: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	111, // 117: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	123, // 118: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	124, // 119: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	101, // 120: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	111, // 121: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	125, // 122: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	126, // 123: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	101, // 124: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	111, // 125: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	45,  // 126: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	105, // 127: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	127, // 128: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	128, // 129: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	101, // 130: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	111, // 131: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	48,  // 132: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	129, // 133: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	97,  // 134: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	102, // 135: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	130, // 136: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	52,  // 137: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	101, // 138: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	1,   // 139: evalfleet.agent.v1.LogLine.level:type_name -> evalfleet.agent.v1.LogLevel
-	55,  // 140: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	2,   // 141: evalfleet.agent.v1.Compacted.type:type_name -> evalfleet.agent.v1.CompactionType
-	23,  // 142: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	3,   // 143: evalfleet.agent.v1.Checkpointed.trigger:type_name -> evalfleet.agent.v1.CheckpointTrigger
-	86,  // 144: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	52,  // 145: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	111, // 146: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	52,  // 147: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	130, // 148: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
-	63,  // 149: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
-	98,  // 150: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
-	96,  // 151: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	94,  // 152: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	102, // 153: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	104, // 154: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
-	4,   // 155: evalfleet.agent.v1.CommandReceived.type:type_name -> evalfleet.agent.v1.CommandType
-	66,  // 156: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	131, // 157: evalfleet.agent.v1.CommandReceived.mode:type_name -> evalfleet.agent.v1.CancelMode
-	96,  // 158: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	117, // 159: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	68,  // 160: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	117, // 161: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	132, // 162: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	5,   // 163: evalfleet.agent.v1.ApprovalDecided.decision:type_name -> evalfleet.agent.v1.ApprovalDecision
-	70,  // 164: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	117, // 165: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	52,  // 166: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	6,   // 167: evalfleet.agent.v1.InputAnswered.outcome:type_name -> evalfleet.agent.v1.InputOutcome
-	52,  // 168: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	7,   // 169: evalfleet.agent.v1.Interrupted.source:type_name -> evalfleet.agent.v1.InterruptSource
-	8,   // 170: evalfleet.agent.v1.Interrupted.interrupted:type_name -> evalfleet.agent.v1.InterruptedWork
-	129, // 171: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	133, // 172: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	134, // 173: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	95,  // 174: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	135, // 175: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	101, // 176: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	99,  // 177: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	102, // 178: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	101, // 179: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	87,  // 180: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	88,  // 181: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	90,  // 182: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	90,  // 183: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	81,  // 184: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	136, // 185: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	137, // 186: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	52,  // 187: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	109, // 188: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	109, // 189: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	190, // [190:190] is the sub-list for method output_type
-	190, // [190:190] is the sub-list for method input_type
-	190, // [190:190] is the sub-list for extension type_name
-	190, // [190:190] is the sub-list for extension extendee
-	0,   // [0:190] is the sub-list for field type_name
+	114, // 99: evalfleet.agent.v1.ModelOutcome.changed_options:type_name -> evalfleet.model.v1.ChangedOption
+	104, // 100: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	115, // 101: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	115, // 102: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	96,  // 103: evalfleet.agent.v1.ModelOutcomeContent.compacted:type_name -> evalfleet.model.v1.ChatMessage
+	32,  // 104: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	33,  // 105: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	116, // 106: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	117, // 107: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	118, // 108: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	119, // 109: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	120, // 110: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	121, // 111: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	111, // 112: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	36,  // 113: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	122, // 114: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	118, // 115: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	123, // 116: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	101, // 117: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 118: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	124, // 119: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	125, // 120: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	101, // 121: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 122: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	126, // 123: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	127, // 124: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	101, // 125: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 126: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	45,  // 127: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	105, // 128: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	128, // 129: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	129, // 130: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	101, // 131: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	111, // 132: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	48,  // 133: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	130, // 134: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	97,  // 135: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	102, // 136: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	131, // 137: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	52,  // 138: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	101, // 139: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	1,   // 140: evalfleet.agent.v1.LogLine.level:type_name -> evalfleet.agent.v1.LogLevel
+	55,  // 141: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	2,   // 142: evalfleet.agent.v1.Compacted.type:type_name -> evalfleet.agent.v1.CompactionType
+	23,  // 143: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	3,   // 144: evalfleet.agent.v1.Checkpointed.trigger:type_name -> evalfleet.agent.v1.CheckpointTrigger
+	86,  // 145: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	52,  // 146: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	111, // 147: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	52,  // 148: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	131, // 149: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
+	63,  // 150: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
+	98,  // 151: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	96,  // 152: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	94,  // 153: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	102, // 154: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	104, // 155: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	4,   // 156: evalfleet.agent.v1.CommandReceived.type:type_name -> evalfleet.agent.v1.CommandType
+	66,  // 157: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	132, // 158: evalfleet.agent.v1.CommandReceived.mode:type_name -> evalfleet.agent.v1.CancelMode
+	96,  // 159: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	118, // 160: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	68,  // 161: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	118, // 162: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	133, // 163: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	5,   // 164: evalfleet.agent.v1.ApprovalDecided.decision:type_name -> evalfleet.agent.v1.ApprovalDecision
+	70,  // 165: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	118, // 166: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	52,  // 167: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	6,   // 168: evalfleet.agent.v1.InputAnswered.outcome:type_name -> evalfleet.agent.v1.InputOutcome
+	52,  // 169: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	7,   // 170: evalfleet.agent.v1.Interrupted.source:type_name -> evalfleet.agent.v1.InterruptSource
+	8,   // 171: evalfleet.agent.v1.Interrupted.interrupted:type_name -> evalfleet.agent.v1.InterruptedWork
+	130, // 172: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	134, // 173: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	135, // 174: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	95,  // 175: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	136, // 176: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	101, // 177: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	99,  // 178: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	102, // 179: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	101, // 180: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	87,  // 181: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	88,  // 182: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	90,  // 183: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	90,  // 184: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	81,  // 185: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	137, // 186: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	138, // 187: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	52,  // 188: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	109, // 189: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	109, // 190: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	191, // [191:191] is the sub-list for method output_type
+	191, // [191:191] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }

@@ -1487,9 +1487,11 @@ type EvalWarning struct {
 	// all calls of the model. With `spec.config` no call of any model receives the option from `spec.config`. With
 	// `spec.model` and `spec.model_roles["NAME"]` no call receives the model's own configuration there; in an evaluation
 	// the former is the model that `model` names.
-	Field         string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Field string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
+	// Options of the model's configuration that are sent to its provider with other values, one in each warning.
+	ChangedOptions []*v11.ChangedOption `protobuf:"bytes,5,rep,name=changed_options,json=changedOptions,proto3" json:"changed_options,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *EvalWarning) Reset() {
@@ -1548,6 +1550,13 @@ func (x *EvalWarning) GetField() string {
 		return x.Field
 	}
 	return ""
+}
+
+func (x *EvalWarning) GetChangedOptions() []*v11.ChangedOption {
+	if x != nil {
+		return x.ChangedOptions
+	}
+	return nil
 }
 
 // RunWait is what a run waits for.
@@ -1994,12 +2003,13 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:5\xeaA2\n" +
-	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"\x92\x01\n" +
+	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"\xde\x01\n" +
 	"\vEvalWarning\x12\x1e\n" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12\x1a\n" +
 	"\x05model\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12+\n" +
 	"\x0eunsent_options\x18\x03 \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12\x1a\n" +
-	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\x88\x02\n" +
+	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\x12J\n" +
+	"\x0fchanged_options\x18\x05 \x03(\v2!.evalfleet.model.v1.ChangedOptionR\x0echangedOptions\"\x88\x02\n" +
 	"\aRunWait\x126\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1e.evalfleet.agent.v1.WaitReasonR\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
@@ -2137,8 +2147,9 @@ var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(*v11.ModelOutput)(nil),       // 37: evalfleet.model.v1.ModelOutput
 	(*v13.Note)(nil),              // 38: evalfleet.effect.v1.Note
 	(*v14.OffloadedField)(nil),    // 39: evalfleet.content.v1.OffloadedField
-	(*v12.SandboxSpec)(nil),       // 40: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 41: evalfleet.model.v1.ModelUsage
+	(*v11.ChangedOption)(nil),     // 40: evalfleet.model.v1.ChangedOption
+	(*v12.SandboxSpec)(nil),       // 41: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 42: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	27, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
@@ -2186,20 +2197,21 @@ var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	9,  // 42: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
 	14, // 43: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
 	39, // 44: evalfleet.agent.v1.Run.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	3,  // 45: evalfleet.agent.v1.RunWait.reason:type_name -> evalfleet.agent.v1.WaitReason
-	35, // 46: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	35, // 47: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
-	38, // 48: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	5,  // 49: evalfleet.agent.v1.LimitReached.type:type_name -> evalfleet.agent.v1.LimitType
-	8,  // 50: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	40, // 51: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	41, // 52: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	41, // 53: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	40, // 45: evalfleet.agent.v1.EvalWarning.changed_options:type_name -> evalfleet.model.v1.ChangedOption
+	3,  // 46: evalfleet.agent.v1.RunWait.reason:type_name -> evalfleet.agent.v1.WaitReason
+	35, // 47: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	35, // 48: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
+	38, // 49: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	5,  // 50: evalfleet.agent.v1.LimitReached.type:type_name -> evalfleet.agent.v1.LimitType
+	8,  // 51: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	41, // 52: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	42, // 53: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	42, // 54: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }

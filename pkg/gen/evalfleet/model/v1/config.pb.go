@@ -958,6 +958,71 @@ func (x *Modality) GetOptionsJson() string {
 	return ""
 }
 
+// ChangedOption is an option that is sent to a provider with another value than the asked one, since the model's API
+// has another word for it.
+type ChangedOption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the option in GenerateConfig, such as `reasoning_effort`.
+	Option string `protobuf:"bytes,1,opt,name=option,proto3" json:"option,omitempty"`
+	// The value that was asked for.
+	Asked string `protobuf:"bytes,2,opt,name=asked,proto3" json:"asked,omitempty"`
+	// The value that is sent.
+	Sent          string `protobuf:"bytes,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangedOption) Reset() {
+	*x = ChangedOption{}
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangedOption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangedOption) ProtoMessage() {}
+
+func (x *ChangedOption) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangedOption.ProtoReflect.Descriptor instead.
+func (*ChangedOption) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ChangedOption) GetOption() string {
+	if x != nil {
+		return x.Option
+	}
+	return ""
+}
+
+func (x *ChangedOption) GetAsked() string {
+	if x != nil {
+		return x.Asked
+	}
+	return ""
+}
+
+func (x *ChangedOption) GetSent() string {
+	if x != nil {
+		return x.Sent
+	}
+	return ""
+}
+
 // CacheSetting switches the response cache.
 type CacheSetting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -971,7 +1036,7 @@ type CacheSetting struct {
 
 func (x *CacheSetting) Reset() {
 	*x = CacheSetting{}
-	mi := &file_evalfleet_model_v1_config_proto_msgTypes[8]
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1048,7 @@ func (x *CacheSetting) String() string {
 func (*CacheSetting) ProtoMessage() {}
 
 func (x *CacheSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_config_proto_msgTypes[8]
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1061,7 @@ func (x *CacheSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheSetting.ProtoReflect.Descriptor instead.
 func (*CacheSetting) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CacheSetting) GetEnabled() bool {
@@ -1029,7 +1094,7 @@ type CachePolicy struct {
 
 func (x *CachePolicy) Reset() {
 	*x = CachePolicy{}
-	mi := &file_evalfleet_model_v1_config_proto_msgTypes[9]
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1106,7 @@ func (x *CachePolicy) String() string {
 func (*CachePolicy) ProtoMessage() {}
 
 func (x *CachePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_config_proto_msgTypes[9]
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1119,7 @@ func (x *CachePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CachePolicy.ProtoReflect.Descriptor instead.
 func (*CachePolicy) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CachePolicy) GetExpiry() string {
@@ -1102,7 +1167,7 @@ type BatchSetting struct {
 
 func (x *BatchSetting) Reset() {
 	*x = BatchSetting{}
-	mi := &file_evalfleet_model_v1_config_proto_msgTypes[10]
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1179,7 @@ func (x *BatchSetting) String() string {
 func (*BatchSetting) ProtoMessage() {}
 
 func (x *BatchSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_config_proto_msgTypes[10]
+	mi := &file_evalfleet_model_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1192,7 @@ func (x *BatchSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchSetting.ProtoReflect.Descriptor instead.
 func (*BatchSetting) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BatchSetting) GetEnabled() bool {
@@ -1310,7 +1375,11 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\bModality\x12\x1e\n" +
 	"\x04type\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04type\x12'\n" +
-	"\foptions_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"a\n" +
+	"\foptions_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"c\n" +
+	"\rChangedOption\x12\x1c\n" +
+	"\x06option\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06option\x12\x1a\n" +
+	"\x05asked\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05asked\x12\x18\n" +
+	"\x04sent\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x04sent\"a\n" +
 	"\fCacheSetting\x12\x18\n" +
 	"\aenabled\x18\x01 \x01(\bR\aenabled\x127\n" +
 	"\x06policy\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.CachePolicyR\x06policy\"\xe1\x01\n" +
@@ -1363,7 +1432,7 @@ func file_evalfleet_model_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_evalfleet_model_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_evalfleet_model_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_evalfleet_model_v1_config_proto_goTypes = []any{
 	(ReasoningHistory)(0),       // 0: evalfleet.model.v1.ReasoningHistory
 	(CachePrompt)(0),            // 1: evalfleet.model.v1.CachePrompt
@@ -1375,13 +1444,14 @@ var file_evalfleet_model_v1_config_proto_goTypes = []any{
 	(*ResponseSchema)(nil),      // 7: evalfleet.model.v1.ResponseSchema
 	(*ModalityList)(nil),        // 8: evalfleet.model.v1.ModalityList
 	(*Modality)(nil),            // 9: evalfleet.model.v1.Modality
-	(*CacheSetting)(nil),        // 10: evalfleet.model.v1.CacheSetting
-	(*CachePolicy)(nil),         // 11: evalfleet.model.v1.CachePolicy
-	(*BatchSetting)(nil),        // 12: evalfleet.model.v1.BatchSetting
-	nil,                         // 13: evalfleet.model.v1.LogitBias.ValuesEntry
-	nil,                         // 14: evalfleet.model.v1.HeaderMap.ValuesEntry
-	nil,                         // 15: evalfleet.model.v1.CachePolicy.ScopesEntry
-	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
+	(*ChangedOption)(nil),       // 10: evalfleet.model.v1.ChangedOption
+	(*CacheSetting)(nil),        // 11: evalfleet.model.v1.CacheSetting
+	(*CachePolicy)(nil),         // 12: evalfleet.model.v1.CachePolicy
+	(*BatchSetting)(nil),        // 13: evalfleet.model.v1.BatchSetting
+	nil,                         // 14: evalfleet.model.v1.LogitBias.ValuesEntry
+	nil,                         // 15: evalfleet.model.v1.HeaderMap.ValuesEntry
+	nil,                         // 16: evalfleet.model.v1.CachePolicy.ScopesEntry
+	(*durationpb.Duration)(nil), // 17: google.protobuf.Duration
 }
 var file_evalfleet_model_v1_config_proto_depIdxs = []int32{
 	6,  // 0: evalfleet.model.v1.GenerateConfig.adaptive_connections:type_name -> evalfleet.model.v1.AdaptiveConnections
@@ -1393,15 +1463,15 @@ var file_evalfleet_model_v1_config_proto_depIdxs = []int32{
 	7,  // 6: evalfleet.model.v1.GenerateConfig.response_schema:type_name -> evalfleet.model.v1.ResponseSchema
 	5,  // 7: evalfleet.model.v1.GenerateConfig.extra_headers:type_name -> evalfleet.model.v1.HeaderMap
 	8,  // 8: evalfleet.model.v1.GenerateConfig.modalities:type_name -> evalfleet.model.v1.ModalityList
-	10, // 9: evalfleet.model.v1.GenerateConfig.cache:type_name -> evalfleet.model.v1.CacheSetting
-	12, // 10: evalfleet.model.v1.GenerateConfig.batch:type_name -> evalfleet.model.v1.BatchSetting
-	13, // 11: evalfleet.model.v1.LogitBias.values:type_name -> evalfleet.model.v1.LogitBias.ValuesEntry
-	14, // 12: evalfleet.model.v1.HeaderMap.values:type_name -> evalfleet.model.v1.HeaderMap.ValuesEntry
+	11, // 9: evalfleet.model.v1.GenerateConfig.cache:type_name -> evalfleet.model.v1.CacheSetting
+	13, // 10: evalfleet.model.v1.GenerateConfig.batch:type_name -> evalfleet.model.v1.BatchSetting
+	14, // 11: evalfleet.model.v1.LogitBias.values:type_name -> evalfleet.model.v1.LogitBias.ValuesEntry
+	15, // 12: evalfleet.model.v1.HeaderMap.values:type_name -> evalfleet.model.v1.HeaderMap.ValuesEntry
 	9,  // 13: evalfleet.model.v1.ModalityList.values:type_name -> evalfleet.model.v1.Modality
-	11, // 14: evalfleet.model.v1.CacheSetting.policy:type_name -> evalfleet.model.v1.CachePolicy
-	15, // 15: evalfleet.model.v1.CachePolicy.scopes:type_name -> evalfleet.model.v1.CachePolicy.ScopesEntry
-	16, // 16: evalfleet.model.v1.BatchSetting.send_delay:type_name -> google.protobuf.Duration
-	16, // 17: evalfleet.model.v1.BatchSetting.tick:type_name -> google.protobuf.Duration
+	12, // 14: evalfleet.model.v1.CacheSetting.policy:type_name -> evalfleet.model.v1.CachePolicy
+	16, // 15: evalfleet.model.v1.CachePolicy.scopes:type_name -> evalfleet.model.v1.CachePolicy.ScopesEntry
+	17, // 16: evalfleet.model.v1.BatchSetting.send_delay:type_name -> google.protobuf.Duration
+	17, // 17: evalfleet.model.v1.BatchSetting.tick:type_name -> google.protobuf.Duration
 	18, // [18:18] is the sub-list for method output_type
 	18, // [18:18] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
@@ -1417,15 +1487,15 @@ func file_evalfleet_model_v1_config_proto_init() {
 	file_evalfleet_model_v1_config_proto_msgTypes[0].OneofWrappers = []any{}
 	file_evalfleet_model_v1_config_proto_msgTypes[4].OneofWrappers = []any{}
 	file_evalfleet_model_v1_config_proto_msgTypes[5].OneofWrappers = []any{}
-	file_evalfleet_model_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
 	file_evalfleet_model_v1_config_proto_msgTypes[10].OneofWrappers = []any{}
+	file_evalfleet_model_v1_config_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_config_proto_rawDesc), len(file_evalfleet_model_v1_config_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

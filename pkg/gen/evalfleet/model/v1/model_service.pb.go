@@ -242,8 +242,8 @@ type GenerateRequest struct {
 	// error.
 	RecordCall bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
 	// Optional. Only validate: everything that can be known without a call fails as it would, no provider is called and
-	// nothing is stored. The response has `config`, `unsent_options`, `warnings` and `prices`. Only Generate accepts it;
-	// messages may be omitted.
+	// nothing is stored. The response has `config`, `unsent_options`, `changed_options`, `warnings` and `prices`. Only
+	// Generate accepts it; messages may be omitted.
 	ValidateOnly bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Optional. As record_call, but for failed attempts only; not part of the content.
 	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
@@ -764,14 +764,14 @@ type GenerateResponse struct {
 	Cache CacheUse `protobuf:"varint,3,opt,name=cache,proto3,enum=evalfleet.model.v1.CacheUse" json:"cache,omitempty"`
 	// Optional. The exchange with the provider, if record_call was set.
 	Call *ModelCall `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`
-	// The configuration that reached the provider: defaults filled in, unsent options left out.
+	// The configuration that reached the provider: defaults filled in, unsent options left out, changed ones as sent.
 	Config *GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
 	// Optional. The vendor's raw answer, if the request was raw.
 	Raw *RawResponse `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
 	// With keep: represents the request's messages and the first choice's message in a later prefix.
 	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Warnings of the provider's adapter, such as an omitted option. With validate_only there is one for each of
-	// `unsent_options`, in their order.
+	// `unsent_options` and then of `changed_options`, in their order.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Failed attempts before this answer, oldest first.
 	FailedAttempts []*FailedAttempt `protobuf:"bytes,9,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
@@ -792,6 +792,8 @@ type GenerateResponse struct {
 	Account string `protobuf:"bytes,15,opt,name=account,proto3" json:"account,omitempty"`
 	// The credential of the account: 0 is the account's own, n the n-th of its `keys`.
 	Key int32 `protobuf:"varint,16,opt,name=key,proto3" json:"key,omitempty"`
+	// Options of the request's configuration that are sent to the provider with other values.
+	ChangedOptions []*ChangedOption `protobuf:"bytes,19,rep,name=changed_options,json=changedOptions,proto3" json:"changed_options,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -938,6 +940,13 @@ func (x *GenerateResponse) GetKey() int32 {
 		return x.Key
 	}
 	return 0
+}
+
+func (x *GenerateResponse) GetChangedOptions() []*ChangedOption {
+	if x != nil {
+		return x.ChangedOptions
+	}
+	return nil
 }
 
 func (x *GenerateResponse) GetOffloaded() []*v12.OffloadedField {
@@ -4898,7 +4907,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\xe5\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\xb1\a\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
@@ -4917,7 +4926,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\x12\x14\n" +
 	"\x05model\x18\x0e \x01(\tR\x05model\x12\x18\n" +
 	"\aaccount\x18\x0f \x01(\tR\aaccount\x12\x10\n" +
-	"\x03key\x18\x10 \x01(\x05R\x03key\x12C\n" +
+	"\x03key\x18\x10 \x01(\x05R\x03key\x12J\n" +
+	"\x0fchanged_options\x18\x13 \x03(\v2!.evalfleet.model.v1.ChangedOptionR\x0echangedOptions\x12C\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedJ\x04\b\x11\x10\x12J\x04\b\x12\x10\x13R\bmessagesR\x05usage\"\x90\x02\n" +
 	"\rFailedAttempt\x12\x1a\n" +
 	"\x05error\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\x05error\x12\x16\n" +
@@ -5383,11 +5393,12 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*ModelOutput)(nil),                 // 74: evalfleet.model.v1.ModelOutput
 	(*v1.Timing)(nil),                   // 75: evalfleet.effect.v1.Timing
 	(*ModelCall)(nil),                   // 76: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 77: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 78: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 79: evalfleet.effect.v1.Note
-	(*ModelUsage)(nil),                  // 80: evalfleet.model.v1.ModelUsage
-	(*fieldmaskpb.FieldMask)(nil),       // 81: google.protobuf.FieldMask
+	(*ChangedOption)(nil),               // 77: evalfleet.model.v1.ChangedOption
+	(*timestamppb.Timestamp)(nil),       // 78: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 79: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 80: evalfleet.effect.v1.Note
+	(*ModelUsage)(nil),                  // 81: evalfleet.model.v1.ModelUsage
+	(*fieldmaskpb.FieldMask)(nil),       // 82: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	67,  // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
@@ -5415,110 +5426,111 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	10,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
 	68,  // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
 	33,  // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	73,  // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	77,  // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	72,  // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	76,  // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	3,   // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	13,  // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	14,  // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	16,  // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	17,  // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	9,   // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	8,   // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	73,  // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	15,  // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	78,  // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	79,  // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	68,  // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	69,  // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	4,   // 42: evalfleet.model.v1.CountTokensRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	73,  // 43: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	67,  // 44: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	68,  // 45: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	4,   // 46: evalfleet.model.v1.CompactRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	69,  // 47: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	71,  // 48: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	72,  // 49: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
-	73,  // 50: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	75,  // 51: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	76,  // 52: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	10,  // 53: evalfleet.model.v1.CompactResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	68,  // 54: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
-	80,  // 55: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
-	73,  // 56: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	32,  // 57: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	33,  // 58: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	33,  // 59: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
-	63,  // 60: evalfleet.model.v1.Prices.modes:type_name -> evalfleet.model.v1.Prices.ModesEntry
-	31,  // 61: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	39,  // 62: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	40,  // 63: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	43,  // 64: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
-	44,  // 65: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
-	1,   // 66: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
-	64,  // 67: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	65,  // 68: evalfleet.model.v1.GetCacheSizeResponse.entries:type_name -> evalfleet.model.v1.GetCacheSizeResponse.EntriesEntry
-	66,  // 69: evalfleet.model.v1.GetCacheSizeResponse.expired_entries:type_name -> evalfleet.model.v1.GetCacheSizeResponse.ExpiredEntriesEntry
-	49,  // 70: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	77,  // 71: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	53,  // 72: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	77,  // 73: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	2,   // 74: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
-	52,  // 75: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	52,  // 76: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	81,  // 77: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	57,  // 78: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	57,  // 79: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	81,  // 80: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	33,  // 81: evalfleet.model.v1.Prices.ModesEntry.value:type_name -> evalfleet.model.v1.Prices
-	3,   // 82: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	11,  // 83: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	18,  // 84: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	19,  // 85: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	21,  // 86: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	23,  // 87: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	25,  // 88: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	5,   // 89: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	27,  // 90: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	29,  // 91: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
-	34,  // 92: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	35,  // 93: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	37,  // 94: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	41,  // 95: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
-	45,  // 96: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	47,  // 97: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	50,  // 98: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	54,  // 99: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	56,  // 100: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	58,  // 101: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	60,  // 102: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	9,   // 103: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	12,  // 104: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	12,  // 105: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	20,  // 106: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	22,  // 107: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	24,  // 108: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	26,  // 109: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	6,   // 110: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	28,  // 111: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	30,  // 112: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
-	31,  // 113: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	36,  // 114: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	38,  // 115: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	42,  // 116: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
-	46,  // 117: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	48,  // 118: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	51,  // 119: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	55,  // 120: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	52,  // 121: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	59,  // 122: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	57,  // 123: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	103, // [103:124] is the sub-list for method output_type
-	82,  // [82:103] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	77,  // 25: evalfleet.model.v1.GenerateResponse.changed_options:type_name -> evalfleet.model.v1.ChangedOption
+	73,  // 26: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	78,  // 27: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	72,  // 28: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	76,  // 29: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	3,   // 30: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	13,  // 31: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	14,  // 32: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	16,  // 33: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	17,  // 34: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	9,   // 35: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	8,   // 36: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	73,  // 37: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	15,  // 38: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	79,  // 39: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	80,  // 40: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	68,  // 41: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	69,  // 42: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	4,   // 43: evalfleet.model.v1.CountTokensRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	73,  // 44: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	67,  // 45: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	68,  // 46: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	4,   // 47: evalfleet.model.v1.CompactRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	69,  // 48: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	71,  // 49: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	72,  // 50: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
+	73,  // 51: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	75,  // 52: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	76,  // 53: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	10,  // 54: evalfleet.model.v1.CompactResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	68,  // 55: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
+	81,  // 56: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
+	73,  // 57: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	32,  // 58: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	33,  // 59: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	33,  // 60: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
+	63,  // 61: evalfleet.model.v1.Prices.modes:type_name -> evalfleet.model.v1.Prices.ModesEntry
+	31,  // 62: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	39,  // 63: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	40,  // 64: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	43,  // 65: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
+	44,  // 66: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
+	1,   // 67: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
+	64,  // 68: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	65,  // 69: evalfleet.model.v1.GetCacheSizeResponse.entries:type_name -> evalfleet.model.v1.GetCacheSizeResponse.EntriesEntry
+	66,  // 70: evalfleet.model.v1.GetCacheSizeResponse.expired_entries:type_name -> evalfleet.model.v1.GetCacheSizeResponse.ExpiredEntriesEntry
+	49,  // 71: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	78,  // 72: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	53,  // 73: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	78,  // 74: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	2,   // 75: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	52,  // 76: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	52,  // 77: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	82,  // 78: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	57,  // 79: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	57,  // 80: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	82,  // 81: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	33,  // 82: evalfleet.model.v1.Prices.ModesEntry.value:type_name -> evalfleet.model.v1.Prices
+	3,   // 83: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	11,  // 84: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	18,  // 85: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	19,  // 86: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	21,  // 87: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	23,  // 88: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	25,  // 89: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	5,   // 90: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	27,  // 91: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	29,  // 92: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
+	34,  // 93: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	35,  // 94: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	37,  // 95: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	41,  // 96: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
+	45,  // 97: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	47,  // 98: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	50,  // 99: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	54,  // 100: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	56,  // 101: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	58,  // 102: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	60,  // 103: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	9,   // 104: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	12,  // 105: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	12,  // 106: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	20,  // 107: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	22,  // 108: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	24,  // 109: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	26,  // 110: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	6,   // 111: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	28,  // 112: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	30,  // 113: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
+	31,  // 114: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	36,  // 115: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	38,  // 116: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	42,  // 117: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
+	46,  // 118: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	48,  // 119: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	51,  // 120: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	55,  // 121: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	52,  // 122: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	59,  // 123: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	57,  // 124: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	104, // [104:125] is the sub-list for method output_type
+	83,  // [83:104] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }

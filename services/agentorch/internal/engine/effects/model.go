@@ -86,7 +86,7 @@ func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error
 	keepFailed(content, answer.GetFailedAttempts())
 	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{
 		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: p.timing(began, answer.GetTiming()), Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
-		UnsentOptions: answer.GetUnsentOptions(), Model: answer.GetModel(), Account: answer.GetAccount(), Key: answer.GetKey(), Content: content,
+		UnsentOptions: answer.GetUnsentOptions(), ChangedOptions: answer.GetChangedOptions(), Model: answer.GetModel(), Account: answer.GetAccount(), Key: answer.GetKey(), Content: content,
 	})}, nil
 }
 

@@ -136,6 +136,17 @@ func TestAWarningOfAStepIsNoneOfTheEvaluationsOptions(t *testing.T) {
 	assert.Equal(t, map[string]any{"effort": "low"}, d.Plan.Config)
 }
 
+// An option that is sent with another value is in the log as it is sent.
+func TestAnOptionThatIsSentByAnotherWordIsInTheLogAsSent(t *testing.T) {
+	t.Parallel()
+	first := created(&agentv1.EvalCreated{Samples: 1, Warnings: []*agentv1.EvalWarning{
+		{Model: "mockllm/model", ChangedOptions: []*modelv1.ChangedOption{{Option: "reasoning_effort", Asked: "minimal", Sent: "low"}}},
+	}})
+	first.GetEvalCreated().Spec.Config = &modelv1.GenerateConfig{ReasoningEffort: new("minimal")}
+	d := written(t, []*agentv1.Sample{question("a")}, map[string][]*agentv1.Event{name: {first, refused("a", 0)}})
+	assert.Equal(t, map[string]any{"reasoning_effort": "low"}, d.Plan.Config)
+}
+
 // An option that no call is given was not sent, whichever models were called instead.
 func TestAnOptionThatNoCallIsGivenIsNotInThePlan(t *testing.T) {
 	t.Parallel()

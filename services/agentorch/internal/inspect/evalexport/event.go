@@ -27,14 +27,13 @@ type writer struct {
 	warnings []*agentv1.EvalWarning
 }
 
-// sent is the configuration of a call without the options that are not sent to its model, according to the evaluation's
-// warnings.
+// sent is the configuration of a call as it is sent to its model, according to the evaluation's warnings.
 func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	for _, warning := range w.warnings {
 		asked, err := chat.ParseConfig(config)
 		ofCalls := warning.GetField() == "" || strings.HasPrefix(warning.GetField(), run.FieldSteps)
 		if err == nil && warning.GetModel() == model && ofCalls {
-			config = chat.ConfigJSON(chat.Without(asked, warning.GetUnsentOptions()))
+			config = chat.ConfigJSON(sentOf(asked, warning))
 		}
 	}
 	return config

@@ -116,18 +116,20 @@ func TestAFailedCallHasTheConfigurationThatWasSent(t *testing.T) {
 		{Model: "p/m", UnsentOptions: []string{"temperature"}},
 		{Model: "p/m", UnsentOptions: []string{"effort"}, Field: "spec.steps[1]"},
 		{Model: "p/other", UnsentOptions: []string{"seed"}},
+		{Model: "p/m", ChangedOptions: []*modelv1.ChangedOption{{Option: "reasoning_effort", Asked: "minimal", Sent: "low"}}},
+		{Model: "p/m", ChangedOptions: []*modelv1.ChangedOption{{Option: "reasoning_effort", Asked: "max", Sent: "high"}}}, // of another step
 		// Options that some of the evaluation's configurations do not reach; the call has its own.
 		{Model: "p/m", UnsentOptions: []string{"seed"}, Field: "spec.config"},
 		{Model: "p/m", UnsentOptions: []string{"seed"}, Field: "spec.model"},
 		{Model: "p/m", UnsentOptions: []string{"seed"}, Field: `spec.model_roles["judge"]`},
 	}
 	failed := &transcript.Event{
-		Event: "model", Model: "p/m", Config: json.RawMessage(`{"temperature":0.5,"effort":"low","seed":4}`), Error: json.RawMessage(`"refused"`), Traceback: "Traceback",
+		Event: "model", Model: "p/m", Config: json.RawMessage(`{"temperature":0.5,"effort":"low","seed":4,"reasoning_effort":"minimal"}`), Error: json.RawMessage(`"refused"`), Traceback: "Traceback",
 		Call: json.RawMessage(`{"request":{"model":"m"},"response":{"error":"refused"},"error":true}`),
 	}
 	var event map[string]any
 	require.NoError(t, json.Unmarshal(w.event(failed), &event))
-	assert.Equal(t, map[string]any{"seed": 4.0}, event["config"])
+	assert.Equal(t, map[string]any{"seed": 4.0, "reasoning_effort": "low"}, event["config"])
 	assert.Equal(t, "Traceback", event["traceback"])
 	assert.Equal(t, true, event["call"].(map[string]any)["error"])
 }

@@ -156,27 +156,32 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	return c
 }
 
-// sent is the configuration of a model in a field without the options that are not sent to its provider: a log must not
-// claim that answers were made with them.
+// sent is the configuration of a model in a field as it is sent to its provider: a log must not claim that answers were
+// made with other options.
 func (l *Log) sent(ref *agentv1.ModelRef, field string) *modelv1.GenerateConfig {
-	return l.without(ref.GetConfig(), func(w *agentv1.EvalWarning) bool {
+	return l.as(ref.GetConfig(), func(w *agentv1.EvalWarning) bool {
 		return w.GetModel() == ref.GetModel() && (w.GetField() == "" || w.GetField() == field)
 	})
 }
 
-// without is a configuration without the options of some warnings.
-func (l *Log) without(config *modelv1.GenerateConfig, which func(*agentv1.EvalWarning) bool) *modelv1.GenerateConfig {
+// as is a configuration as it is sent according to some warnings.
+func (l *Log) as(config *modelv1.GenerateConfig, which func(*agentv1.EvalWarning) bool) *modelv1.GenerateConfig {
 	for _, w := range l.ledger.state.Eval.GetWarnings() {
 		if which(w) {
-			config = chat.Without(config, w.GetUnsentOptions())
+			config = sentOf(config, w)
 		}
 	}
 	return config
 }
 
+// sentOf is a configuration as it is sent according to a warning.
+func sentOf(config *modelv1.GenerateConfig, w *agentv1.EvalWarning) *modelv1.GenerateConfig {
+	return chat.Changed(chat.Without(config, w.GetUnsentOptions()), w.GetChangedOptions())
+}
+
 func (l *Log) planOf(model int) evallog.Plan {
 	spec := l.ledger.state.Eval.GetSpec()
-	config := l.without(spec.GetConfig(), func(w *agentv1.EvalWarning) bool {
+	config := l.as(spec.GetConfig(), func(w *agentv1.EvalWarning) bool {
 		return w.GetModel() == spec.GetModels()[model].GetModel() && w.GetField() == "" || w.GetField() == run.FieldConfig
 	})
 	plan := evallog.Plan{Config: readable(chat.ConfigJSON(config))}

@@ -112,9 +112,9 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 		return
 	}
 	t.Retries = len(o.GetFailedAttempts())
-	if unsent := o.GetUnsentOptions(); len(unsent) > 0 {
+	if len(o.GetUnsentOptions()) > 0 || len(o.GetChangedOptions()) > 0 {
 		if asked, err := chat.ParseConfig(t.Config); err == nil {
-			t.Config = chat.ConfigJSON(chat.Without(asked, unsent))
+			t.Config = chat.ConfigJSON(chat.Changed(chat.Without(asked, o.GetUnsentOptions()), o.GetChangedOptions()))
 		}
 	}
 	switch {

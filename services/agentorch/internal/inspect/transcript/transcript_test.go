@@ -98,6 +98,18 @@ func aRun() []*agentv1.Event {
 	}
 }
 
+func TestACallHasTheConfigurationThatWasSent(t *testing.T) {
+	t.Parallel()
+	journal := aRun()
+	journal[2].GetModelIntent().Config = &modelv1.GenerateConfig{Temperature: new(0.5), ReasoningEffort: new("minimal"), TopP: new(0.25)}
+	outcome := journal[3].GetModelOutcome()
+	outcome.UnsentOptions = []string{"temperature"}
+	outcome.ChangedOptions = []*modelv1.ChangedOption{{Option: "reasoning_effort", Asked: "minimal", Sent: "low"}}
+	events, err := transcripttest.Of(journalOf(journal...))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"reasoning_effort":"low","top_p":0.25}`, string(events[5].Config))
+}
+
 func TestAThingIsOneEventWhereItBegan(t *testing.T) {
 	t.Parallel()
 	events, err := transcripttest.Of(journalOf(aRun()...))

@@ -272,7 +272,7 @@ func costBound(limits *agentv1.RunLimits, field string) string {
 }
 
 // checkCall asks modelgw to validate a call without making it. bound is the field that limits dollars; empty if there
-// is none. It returns a warning for each option that is not sent to the provider.
+// is none. It returns a warning for each option that is not sent to the provider as it is.
 func (c Checker) checkCall(ctx context.Context, project string, call *modelCall, bound string) ([]*agentv1.EvalWarning, error) {
 	answer, err := c.validate(ctx, project, call.ref, call.config)
 	if err != nil {
@@ -297,15 +297,26 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 			return nil, c.priceUnknown(ctx, project, fallback, bound)
 		}
 	}
-	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
-	for i, option := range answer.GetUnsentOptions() {
-		message := option + " is not sent to " + call.ref.GetModel() // A modelgw of another version may have fewer warnings.
-		if all := answer.GetWarnings(); i < len(all) {
-			message = all[i]
-		}
-		warnings[i] = &agentv1.EvalWarning{Message: message, Model: call.ref.GetModel(), UnsentOptions: []string{option}, Field: call.step}
+	return call.warnings(answer), nil
+}
+
+// warnings are those of a validated call: one for each option that is not sent to the provider, or with another value.
+func (c *modelCall) warnings(answer *modelv1.GenerateResponse) []*agentv1.EvalWarning {
+	var all []*agentv1.EvalWarning
+	for _, option := range answer.GetUnsentOptions() {
+		all = append(all, &agentv1.EvalWarning{Message: option + " is not sent to " + c.ref.GetModel(), UnsentOptions: []string{option}})
 	}
-	return warnings, nil
+	for _, change := range answer.GetChangedOptions() {
+		message := fmt.Sprintf("%s %s is sent to %s as %s", change.GetOption(), change.GetAsked(), c.ref.GetModel(), change.GetSent())
+		all = append(all, &agentv1.EvalWarning{Message: message, ChangedOptions: []*modelv1.ChangedOption{change}})
+	}
+	for i, w := range all {
+		w.Model, w.Field = c.ref.GetModel(), c.step
+		if texts := answer.GetWarnings(); i < len(texts) { // A modelgw of another version may have fewer.
+			w.Message = texts[i]
+		}
+	}
+	return all
 }
 
 // priceUnknown is the error for a model without a known price where the field bound limits dollars. A model that has

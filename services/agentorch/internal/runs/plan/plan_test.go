@@ -450,6 +450,21 @@ func TestAnUnsentOptionWithoutAWarningIsSaid(t *testing.T) {
 	assert.Equal(t, "temperature is not sent to mockllm/terse", plan.Warnings[0].GetMessage())
 }
 
+// An option that a model is sent with another value is said once, beside those that it is not sent.
+func TestAnOptionThatIsSentByAnotherWordIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("generate", ""), fleettest.Step("generate", ""))
+	spec.Model.Model, spec.Config = "mockllm/cold", &modelv1.GenerateConfig{Temperature: new(0.3), ReasoningEffort: new("minimal")}
+	plan, err := f.Runs.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	require.Len(t, plan.Warnings, 2)
+	assert.Equal(t, "reasoning_effort minimal is sent to mockllm/cold as low", plan.Warnings[1].GetMessage())
+	assert.Equal(t, "low", plan.Warnings[1].GetChangedOptions()[0].GetSent())
+	assert.Empty(t, plan.Warnings[1].GetUnsentOptions())
+	assert.Empty(t, plan.Warnings[0].GetChangedOptions())
+}
+
 // ofOptions leaves of warnings those about options of calls.
 func ofOptions(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool { return strings.HasPrefix(w.GetField(), "spec.model") })

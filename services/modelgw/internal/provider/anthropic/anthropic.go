@@ -288,6 +288,15 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	return all
 }
 
+// Changed implements provider.OptionChanger.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	effort := c.GetEffort()
+	if c.GetReasoningEffort() == "none" && m.generation.off() != "" && m.generation.calmWhenOff() && (effort == "max" || effort == "xhigh") {
+		return provider.Change("effort", effort, "high")
+	}
+	return m.generation.Changed(c)
+}
+
 // Mode implements provider.Moded: the arguments of a model may ask for a speed and a region.
 func (m *model) Mode(*modelv1.GenerateConfig) string {
 	var words []string

@@ -77,7 +77,7 @@ type plan struct {
 
 // plan makes the upstream request, and returns the omitted options.
 func (m *model) plan(r *provider.Request) (*plan, error) {
-	c := chat.Merge(r.Config)
+	c := chat.Merge(chat.Changed(r.Config, m.Changed(r.Config)))
 	p := &plan{betas: slices.Clone(m.betas), headers: map[string]string{}}
 	p.Request = &format.Request{Request: dialect.Request{Model: string(m.name), Tools: r.Tools, Choice: r.ToolChoice, Config: c}}
 	p.ModelInAddress, p.StreamInAddress = m.site.modelInAddress, m.site.streamInAddress
@@ -178,7 +178,6 @@ func (m *model) think(p *plan) error {
 	}
 	if c.Effort != nil {
 		p.betas = append(p.betas, betaEffort)
-		c.Effort = new(g.Effort(c.GetEffort()))
 	}
 	switch control := g.Control(); {
 	case control == claude.NoThinking:
@@ -190,16 +189,13 @@ func (m *model) think(p *plan) error {
 		p.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: budgets[asked]}
 	case control != claude.ByBudget && asked != "":
 		p.Thinking = &format.Thinking{Type: "adaptive"}
-		c.Effort = new(g.Effort(asked))
+		c.Effort = &asked
 	}
 	if p.Thinking != nil {
 		p.thinks = true
 		m.displayed(p)
 	} else if none && g.off() != "" {
 		p.Thinking = &format.Thinking{Type: g.off()}
-		if effort := c.GetEffort(); g.calmWhenOff() && (effort == "max" || effort == "xhigh") {
-			c.Effort = new("high")
-		}
 	}
 	if g.binds() && (m.site.binds == nil || m.site.binds(g)) {
 		p.betas = append(p.betas, betaBinding)

@@ -55,6 +55,14 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	return append(m.plan(&provider.Request{Config: c}).unsent, m.args.unused()...)
 }
 
+// Changed implements provider.OptionChanger.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	if m.family != anthropicFamily {
+		return nil
+	}
+	return m.claude.Changed(c)
+}
+
 // Check implements provider.Provider.
 func (m *model) Check(*modelv1.GenerateConfig) error { return nil }
 

@@ -26,7 +26,7 @@ type plan struct {
 
 // plan makes the upstream request.
 func (m *model) plan(r *provider.Request) *plan {
-	c := chat.Merge(r.Config)
+	c := chat.Merge(chat.Changed(r.Config, m.Changed(r.Config)))
 	p := &plan{Request: &format.Request{
 		Request: dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c},
 		Cache:   m.cache(c),
@@ -109,13 +109,11 @@ func (m *model) think(p *plan) {
 	if asked == "none" {
 		asked = ""
 	}
-	if c.Effort != nil {
-		p.Fields.Effort = m.claude.Effort(c.GetEffort())
-	}
+	p.Fields.Effort = c.GetEffort()
 	switch {
 	case control == claude.NoThinking:
 	case control != claude.ByBudget && asked != "":
-		p.Fields.Thinking, p.Fields.Effort = &format.Thinking{Type: format.ThinkingAdaptive}, m.claude.Effort(asked)
+		p.Fields.Thinking, p.Fields.Effort = &format.Thinking{Type: format.ThinkingAdaptive}, asked
 		if c.ReasoningTokens != nil {
 			p.unsent = append(p.unsent, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"})
 		}

@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 var (
@@ -101,4 +104,14 @@ func (g Generation) Effort(asked string) string {
 	default:
 		return asked
 	}
+}
+
+// Changed are the options of a configuration that the model takes with the nearest efforts that it knows. Within a number
+// of tokens it is sent no word for reasoning_effort.
+func (g Generation) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	all := provider.Change("effort", c.GetEffort(), g.Effort(c.GetEffort()))
+	if control := g.Control(); control == ByEither || control == ByEffort {
+		all = append(all, provider.ChangeEffort(c, g.Effort(c.GetReasoningEffort()))...)
+	}
+	return all
 }

@@ -1,6 +1,8 @@
 package google
 
 import (
+	"strings"
+
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -52,6 +54,15 @@ func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provide
 		t.Budget = new(m.name.budget(effort))
 	}
 	return t, unsent
+}
+
+// Changed implements provider.OptionChanger. Models without levels take a number of tokens for each effort.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	effort := c.GetReasoningEffort()
+	if effort == off || !m.name.takesLevel() {
+		return nil
+	}
+	return provider.ChangeEffort(c, strings.ToLower(m.name.level(effort)))
 }
 
 // Overruled implements provider.OptionDropper.

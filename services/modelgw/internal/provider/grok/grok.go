@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -168,6 +169,15 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		all = append(all, provider.Unsent{Option: provider.ModelArgument + "service_tier", Why: "whose batches have no tiers"})
 	}
 	return all
+}
+
+// Changed implements provider.OptionChanger.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	effort := m.name.effort(c.GetReasoningEffort())
+	if effort == nil {
+		return nil
+	}
+	return provider.ChangeEffort(c, strings.ToLower(strings.TrimPrefix(effort.String(), "EFFORT_")))
 }
 
 // Capabilities implements provider.Provider.

@@ -91,9 +91,6 @@ func spent(c *modelv1.GenerateConfig, output *modelv1.ModelOutput) bool {
 func (m *model) request(r *provider.Request) *dialect.Request {
 	left, _ := provider.Sent(m, r.Config)
 	c := chat.Merge(left)
-	if effort := c.GetReasoningEffort(); effort != "" && effort != "none" {
-		c.ReasoningEffort = new("high") // Models reason, or do not: https://docs.mistral.ai/capabilities/reasoning.
-	}
 	var members []dialect.Member
 	if id := r.Conversation(); id != "" && m.cacheKey {
 		members = []dialect.Member{{Name: "prompt_cache_key", JSON: chatapi.Text(id)}}
@@ -101,6 +98,14 @@ func (m *model) request(r *provider.Request) *dialect.Request {
 	return &dialect.Request{
 		Members: members, Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),
 	}
+}
+
+// Changed implements provider.OptionChanger. Models reason, or do not: https://docs.mistral.ai/capabilities/reasoning.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	if c.GetReasoningEffort() == "none" {
+		return nil
+	}
+	return provider.ChangeEffort(c, "high")
 }
 
 // natives are the server's tools by kind.

@@ -125,5 +125,13 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	return all
 }
 
+// Changed implements provider.OptionChanger.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	if c.GetReasoningEffort() != "max" || m.name.isNewest() || !m.usesResponses(c) {
+		return nil
+	}
+	return provider.ChangeEffort(c, "xhigh") // their highest
+}
+
 // takesCacheMarks reports whether requests may contain marks for the server's cache.
 func (m *model) takesCacheMarks() bool { return m.atVendor && m.name.takesCacheMarks() }

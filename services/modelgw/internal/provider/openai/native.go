@@ -114,6 +114,9 @@ func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*pro
 			option.Option, m.name.id, option.Why)
 		response.Warnings = append(response.Warnings, warning)
 	}
+	for _, change := range provider.Changed(&other, r.Config) {
+		response.Warnings = append(response.Warnings, fmt.Sprintf("%s %s is sent to %s as %s", change.GetOption(), change.GetAsked(), m.name.id, change.GetSent()))
+	}
 	return response, nil
 }
 

@@ -104,9 +104,6 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	if m.name.takesReasoning() {
 		config.ReasoningSummary = m.summary(config)
 	}
-	if config.GetReasoningEffort() == "max" && !m.name.isNewest() {
-		config.ReasoningEffort = new("xhigh") // their highest
-	}
 	return request
 }
 

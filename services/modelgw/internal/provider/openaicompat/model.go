@@ -266,6 +266,18 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	})...)
 }
 
+// Changed implements provider.OptionChanger.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	word := c.GetReasoningEffort()
+	if other, differs := m.differs.Efforts[word]; differs {
+		word = other
+	}
+	if m.responses != nil && !m.service.Responses && word == "max" && !highest.MatchString(m.name) {
+		word = "xhigh" // their highest
+	}
+	return provider.ChangeEffort(c, word)
+}
+
 // unsentArguments are the model arguments that are given and not sent, by name.
 func unsentArguments(why string, given map[string]bool) (all []provider.Unsent) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -373,9 +385,6 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 		}
 	}
 	base.Members = append(base.Members, m.service.ResponsesMembers...)
-	if !m.service.Responses && base.Config.GetReasoningEffort() == "max" && !highest.MatchString(m.name) {
-		base.Config.ReasoningEffort = new("xhigh") // their highest
-	}
 	base.Config.ReasoningSummary = responsesapi.Summary(base.Config)
 	request := responsesapi.New(base, m.args.ResponsesStore)
 	request.Phases, request.FillEmpty = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase, true
@@ -443,9 +452,6 @@ func (m *model) base(r *provider.Request) (base dialect.Request, warnings []stri
 		warnings = m.service.Adapt(&base)
 	}
 	c := base.Config
-	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed {
-		c.ReasoningEffort = &word
-	}
 	if c.GetReasoningEffort() == "" {
 		c.ReasoningEffort = nil
 	}

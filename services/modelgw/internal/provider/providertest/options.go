@@ -103,6 +103,7 @@ func options(t *testing.T, New func(t *testing.T, root string) provider.Provider
 			assert.Empty(t, unsent, "%s is sent", name)
 		}
 	}
+	testEfforts(t, r, p, words(without.body))
 }
 
 // seen is what an upstream API receives of one.

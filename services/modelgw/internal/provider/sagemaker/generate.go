@@ -106,17 +106,14 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 // noEffort is the effort that such servers do not have.
 const noEffort = "none"
 
-// efforts are the efforts that such servers have.
+// efforts are the words of such servers for efforts that they do not have.
 var efforts = map[string]string{"minimal": "low", "xhigh": "high", "max": "high"}
 
 // request makes the upstream request.
 func (m *model) request(r *provider.Request) *openaichat.Request {
-	c := chat.Merge(r.Config)
-	switch asked := c.GetReasoningEffort(); {
-	case asked == noEffort:
+	c := chat.Merge(chat.Changed(r.Config, m.Changed(r.Config)))
+	if c.GetReasoningEffort() == noEffort {
 		c.ReasoningEffort = nil
-	case efforts[asked] != "":
-		c.ReasoningEffort = new(efforts[asked])
 	}
 	if c.PromptLogprobs == nil {
 		c.PromptLogprobs = m.args.PromptLogprobs

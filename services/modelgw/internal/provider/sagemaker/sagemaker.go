@@ -204,6 +204,11 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) (all []provider.Unsent) {
 	return all
 }
 
+// Changed implements provider.OptionChanger.
+func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
+	return provider.ChangeEffort(c, cmp.Or(efforts[c.GetReasoningEffort()], c.GetReasoningEffort()))
+}
+
 // dropped are options that the API does not have, and that shape no more than how an answer is made.
 var dropped = slices.DeleteFunc(
 	append(slices.Clone(chatapi.Dropped), "extra_headers", "reasoning_history"),

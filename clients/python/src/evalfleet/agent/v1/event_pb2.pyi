@@ -1502,6 +1502,7 @@ class ModelOutcome(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ACCOUNT_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
+    CHANGED_OPTIONS_FIELD_NUMBER: _builtins.int
     intent: _builtins.int
     """Seq of the intent."""
     stop_reason: _message_pb2.StopReason.ValueType
@@ -1542,6 +1543,10 @@ class ModelOutcome(_message.Message):
         extra_body is `extra_body.NAME`.
         """
 
+    @_builtins.property
+    def changed_options(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.ChangedOption]:
+        """Options of the intent's configuration that were sent to the provider with other values."""
+
     def __init__(
         self,
         *,
@@ -1558,10 +1563,11 @@ class ModelOutcome(_message.Message):
         model: _builtins.str = ...,
         account: _builtins.str = ...,
         key: _builtins.int = ...,
+        changed_options: _abc.Iterable[_config_pb2.ChangedOption] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "error", b"error", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "cache", b"cache", "content", b"content", "error", b"error", "failed_attempts", b"failed_attempts", "intent", b"intent", "interrupted", b"interrupted", "key", b"key", "model", b"model", "stop_reason", b"stop_reason", "timing", b"timing", "unsent_options", b"unsent_options", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "cache", b"cache", "changed_options", b"changed_options", "content", b"content", "error", b"error", "failed_attempts", b"failed_attempts", "intent", b"intent", "interrupted", b"interrupted", "key", b"key", "model", b"model", "stop_reason", b"stop_reason", "timing", b"timing", "unsent_options", b"unsent_options", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1071,6 +1071,7 @@ class EvalWarning(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     UNSENT_OPTIONS_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
+    CHANGED_OPTIONS_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     """For people."""
     model: _builtins.str
@@ -1088,6 +1089,10 @@ class EvalWarning(_message.Message):
         member of extra_body is `extra_body.NAME`, a model argument `model_args.NAME`.
         """
 
+    @_builtins.property
+    def changed_options(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.ChangedOption]:
+        """Options of the model's configuration that are sent to its provider with other values, one in each warning."""
+
     def __init__(
         self,
         *,
@@ -1095,10 +1100,11 @@ class EvalWarning(_message.Message):
         model: _builtins.str = ...,
         unsent_options: _abc.Iterable[_builtins.str] | None = ...,
         field: _builtins.str = ...,
+        changed_options: _abc.Iterable[_config_pb2.ChangedOption] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "message", b"message", "model", b"model", "unsent_options", b"unsent_options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_options", b"changed_options", "field", b"field", "message", b"message", "model", b"model", "unsent_options", b"unsent_options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -684,6 +684,38 @@ class Modality(_message.Message):
 Global___Modality: _TypeAlias = Modality  # noqa: Y015
 
 @_typing.final
+class ChangedOption(_message.Message):
+    """ChangedOption is an option that is sent to a provider with another value than the asked one, since the model's API
+    has another word for it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPTION_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
+    SENT_FIELD_NUMBER: _builtins.int
+    option: _builtins.str
+    """The name of the option in GenerateConfig, such as `reasoning_effort`."""
+    asked: _builtins.str
+    """The value that was asked for."""
+    sent: _builtins.str
+    """The value that is sent."""
+    def __init__(
+        self,
+        *,
+        option: _builtins.str = ...,
+        asked: _builtins.str = ...,
+        sent: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "option", b"option", "sent", b"sent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangedOption: _TypeAlias = ChangedOption  # noqa: Y015
+
+@_typing.final
 class CacheSetting(_message.Message):
     """CacheSetting switches the response cache."""
 

@@ -160,7 +160,7 @@ class GenerateRequest(_message.Message):
     """
     validate_only: _builtins.bool
     """Optional. Only validate: everything that can be known without a call fails as it would, no provider is called and
-    nothing is stored. The response has `config`, `unsent_options`, `warnings` and `prices`. Only Generate accepts it;
+    nothing is stored. The response has `config`, `unsent_options`, `changed_options`, `warnings` and `prices`. Only Generate accepts it;
     messages may be omitted.
     """
     record_failed_call: _builtins.bool
@@ -479,6 +479,7 @@ class GenerateResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ACCOUNT_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
+    CHANGED_OPTIONS_FIELD_NUMBER: _builtins.int
     OFFLOADED_FIELD_NUMBER: _builtins.int
     cache: Global___CacheUse.ValueType
     """Whether the response cache was used."""
@@ -506,7 +507,7 @@ class GenerateResponse(_message.Message):
 
     @_builtins.property
     def config(self) -> _config_pb2.GenerateConfig:
-        """The configuration that reached the provider: defaults filled in, unsent options left out."""
+        """The configuration that reached the provider: defaults filled in, unsent options left out, changed ones as sent."""
 
     @_builtins.property
     def raw(self) -> Global___RawResponse:
@@ -519,7 +520,7 @@ class GenerateResponse(_message.Message):
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Warnings of the provider's adapter, such as an omitted option. With validate_only there is one for each of
-        `unsent_options`, in their order.
+        `unsent_options` and then of `changed_options`, in their order.
         """
 
     @_builtins.property
@@ -540,6 +541,10 @@ class GenerateResponse(_message.Message):
     @_builtins.property
     def prices(self) -> Global___Prices:
         """With validate_only: dollars per million tokens; unset: unknown."""
+
+    @_builtins.property
+    def changed_options(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.ChangedOption]:
+        """Options of the request's configuration that are sent to the provider with other values."""
 
     @_builtins.property
     def offloaded(self) -> _containers.RepeatedCompositeFieldContainer[_content_pb2.OffloadedField]:
@@ -564,11 +569,12 @@ class GenerateResponse(_message.Message):
         model: _builtins.str = ...,
         account: _builtins.str = ...,
         key: _builtins.int = ...,
+        changed_options: _abc.Iterable[_config_pb2.ChangedOption] | None = ...,
         offloaded: _abc.Iterable[_content_pb2.OffloadedField] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "config", b"config", "output", b"output", "prefix", b"prefix", "prices", b"prices", "raw", b"raw", "timing", b"timing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "broken_off", b"broken_off", "cache", b"cache", "call", b"call", "config", b"config", "failed_attempts", b"failed_attempts", "key", b"key", "model", b"model", "offloaded", b"offloaded", "output", b"output", "prefix", b"prefix", "prepared_messages", b"prepared_messages", "prices", b"prices", "raw", b"raw", "timing", b"timing", "unsent_options", b"unsent_options", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "broken_off", b"broken_off", "cache", b"cache", "call", b"call", "changed_options", b"changed_options", "config", b"config", "failed_attempts", b"failed_attempts", "key", b"key", "model", b"model", "offloaded", b"offloaded", "output", b"output", "prefix", b"prefix", "prepared_messages", b"prepared_messages", "prices", b"prices", "raw", b"raw", "timing", b"timing", "unsent_options", b"unsent_options", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
