@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
@@ -426,7 +428,8 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	return nil
 }
 
-// Models are the models that a service without configuration knows by name, as `provider/name`.
+// Models are the models that a service without configuration knows by name, as `provider/name`, without those that are
+// known to be retired.
 func Models() []string {
 	var models []string
 	for _, v := range vendors {
@@ -434,7 +437,7 @@ func Models() []string {
 		if err != nil || closer() != nil {
 			return nil // Nothing is opened that could fail to close.
 		}
-		for _, name := range slices.Sorted(slices.Values(kind.Models)) {
+		for _, name := range slices.Sorted(slices.Values(modeldata.Default().Current(kind.Name, kind.Models, time.Now()))) {
 			models = append(models, kind.Name+"/"+name)
 		}
 	}

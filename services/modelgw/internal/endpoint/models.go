@@ -108,7 +108,7 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 		if len(kind.Accounts) > 0 && !slices.ContainsFunc(kind.Accounts, (*modelv1.Account).GetUsable) {
 			continue
 		}
-		for _, name := range kind.Models {
+		for _, name := range now.Data.Current(kind.Name, kind.Models, time.Now()) {
 			full := kind.Name + "/" + name
 			all = append(all, described(now, full, kind.Name, full))
 		}

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -47,6 +49,8 @@ type Model struct {
 	// Released and Cutoff are days, `2026-01-31`.
 	Released string `yaml:"released"`
 	Cutoff   string `yaml:"cutoff"`
+	// Retired is the day from which the vendor's own API refuses the model, `2026-01-31`; empty if none is known.
+	Retired string `yaml:"retired"`
 	// Context, Input and Output are tokens. Input is set where it is less than Context.
 	Context   int64 `yaml:"context"`
 	Input     int64 `yaml:"input"`
@@ -119,9 +123,10 @@ type Organization struct {
 
 // Data are the known models.
 type Data struct {
-	// Facts and Charges are the sources of the facts and of the prices.
-	Facts   Source `yaml:"facts"`
-	Charges Source `yaml:"prices"`
+	// Facts, Charges and Retirements are the sources of the facts, of the prices and of the days of retirement.
+	Facts       Source `yaml:"facts"`
+	Charges     Source `yaml:"prices"`
+	Retirements Source `yaml:"retirements"`
 
 	Organizations []Organization `yaml:"organizations"`
 
@@ -162,6 +167,19 @@ func Parse(document []byte) (*Data, error) {
 		}
 	}
 	return d, nil
+}
+
+// Current returns the models of a provider, by their names there, that are not known to be retired at a time. Only a
+// vendor's own API retires a model: a name that is not the vendor's letter for letter stays.
+func (d *Data) Current(provider string, names []string, at time.Time) []string {
+	if d == nil {
+		return names
+	}
+	today := at.UTC().Format(time.DateOnly)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		m := d.byName[normal(provider+"/"+name)]
+		return m != nil && m.Retired != "" && m.Retired <= today
+	})
 }
 
 // Prices returns the prices by full name, `provider/name`: of the vendors' own APIs, and of other hosts where the data

@@ -39,7 +39,7 @@ var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", 
 func TestTheDataIsSane(t *testing.T) {
 	t.Parallel()
 	d := modeldata.Default()
-	for _, s := range []modeldata.Source{d.Facts, d.Charges} {
+	for _, s := range []modeldata.Source{d.Facts, d.Charges, d.Retirements} {
 		assert.NotEmpty(t, s.Source)
 		day(t, s.AsOf)
 	}
@@ -67,11 +67,36 @@ func TestTheDataIsSane(t *testing.T) {
 				if m.Cutoff != "" {
 					day(t, m.Cutoff)
 				}
+				if m.Retired != "" {
+					day(t, m.Retired)
+					assert.Greater(t, m.Retired, m.Released)
+				}
 				assert.Contains(t, efforts, m.Effort)
 				sane(t, m.Prices)
 			})
 		}
 	}
+}
+
+// A list is without models that their vendor has shut down, from the day on which it does so.
+func TestRetiredModelsAreNotCurrent(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time {
+		moment, err := time.Parse(time.RFC3339, text)
+		require.NoError(t, err)
+		return moment
+	}
+	d := modeldata.Default()
+	claude := []string{"claude-sonnet-4-0", "claude-sonnet-4-6", "claude-of-tomorrow"}
+	assert.Equal(t, claude, d.Current("anthropic", claude, at("2026-06-14T23:59:59Z")))
+	assert.Equal(t, claude[1:], d.Current("anthropic", claude, at("2026-06-15T00:00:00Z")))
+	assert.Equal(t, claude, d.Current("anthropic", claude, at("2026-06-15T01:00:00+02:00")), "the day is that of UTC")
+	assert.Equal(t, "claude-sonnet-4-0", claude[0], "the given list stays")
+	assert.Empty(t, d.Current("google", []string{"gemini-3-pro-preview", "gemini-2.0-flash", "gemini-2.5-pro"}, at("2026-12-01T00:00:00Z")))
+	assert.Empty(t, d.Current("grok", []string{"grok-3", "grok-4", "grok-4-fast"}, at("2026-11-30T00:00:00Z")))
+	elsewhere := []string{"anthropic.claude-sonnet-4-20250514-v1:0"}
+	assert.Equal(t, elsewhere, d.Current("bedrock", elsewhere, at("2026-12-01T00:00:00Z")), "other hosts have their own days")
+	assert.Equal(t, claude, (*modeldata.Data)(nil).Current("anthropic", claude, at("2026-12-01T00:00:00Z")))
 }
 
 func day(t *testing.T, text string) {

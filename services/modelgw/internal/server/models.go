@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -102,7 +103,7 @@ func (s *Server) ListModels(_ context.Context, r *modelv1.ListModelsRequest) (*m
 	}
 	var names []string
 	for _, kind := range s.Registry.Kinds() {
-		for _, model := range kind.Models {
+		for _, model := range s.Settings.Get().Data.Current(kind.Name, kind.Models, time.Now()) {
 			if name := kind.Name + "/" + model; (r.GetProvider() == "" || r.GetProvider() == kind.Name) && name > page.After {
 				names = append(names, name)
 			}

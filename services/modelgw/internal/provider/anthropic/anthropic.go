@@ -75,10 +75,10 @@ type Config struct {
 	Vertex VertexConfig `yaml:"vertex"`
 }
 
-// models are the listed names; requests may use any other too.
+// models are the listed names, until the data of models says that they are retired; requests may use any other too.
 var models = []string{
-	"claude-3-7-sonnet-latest", "claude-haiku-4-5", "claude-opus-4-1", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8",
-	"claude-opus-5", "claude-sonnet-4-0", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5",
+	"claude-fable-5", "claude-fable-5-1", "claude-haiku-4-5", "claude-haiku-5-5", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7",
+	"claude-opus-4-8", "claude-opus-5", "claude-opus-5-5", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5", "claude-sonnet-5-5",
 }
 
 // sealer is who reads the thinking of Anthropic's models: all of them, at Anthropic and in each cloud. What a model

@@ -71,9 +71,10 @@ type Config struct {
 	Vertex VertexConfig `yaml:"vertex"`
 }
 
-// models are the listed names; requests may use any other too.
+// models are the listed names, until the data of models says that they are retired; requests may use any other too.
 var models = []string{
-	"gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.5-pro", "gemini-3-flash-preview", "gemini-3-pro-preview",
+	"gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.5-pro", "gemini-3-flash-preview", "gemini-3.1-flash-lite", "gemini-3.1-pro-preview",
+	"gemini-3.5-flash", "gemini-3.5-flash-lite", "gemini-3.6-flash", "gemini-3.7-flash", "gemini-3.8-flash", "gemini-4-argon",
 }
 
 // host is shared by instances.

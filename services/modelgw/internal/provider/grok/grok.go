@@ -49,8 +49,8 @@ type Config struct {
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }
 
-// models are the listed names; requests may use any other too.
-var models = []string{"grok-2", "grok-3", "grok-3-mini", "grok-4", "grok-4-fast", "grok-4-fast-non-reasoning", "grok-code-fast-1"}
+// models are the listed names, until the data of models says that they are retired; requests may use any other too.
+var models = []string{"grok-4.20", "grok-4.20-non-reasoning", "grok-4.3", "grok-4.5", "grok-4.6", "grok-4.7"}
 
 // host is shared by instances.
 type host struct {

@@ -1,0 +1,39 @@
+package modelgw_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+// Lists are without models that their vendor has shut down. A request may name one: its vendor says what becomes of it.
+func TestARetiredModelIsNotListed(t *testing.T) {
+	t.Parallel()
+	const retired, current = "anthropic/claude-sonnet-4-5", "anthropic/claude-sonnet-5-5"
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Anthropic.APIKey = config.NewSecret("k") })
+
+	answer, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: "anthropic"})
+	require.NoError(t, err)
+	var names []string
+	for _, m := range answer.GetModels() {
+		names = append(names, m.GetShortName())
+	}
+	assert.Contains(t, names, current)
+	assert.NotContains(t, names, retired)
+
+	list := read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models", ""))
+	assert.Contains(t, list, `"`+current+`"`)
+	assert.NotContains(t, list, `"`+retired+`"`)
+
+	assert.Contains(t, modelgw.Models(), current)
+	assert.NotContains(t, modelgw.Models(), retired)
+
+	_, err = g.models.Generate(t.Context(), &modelv1.GenerateRequest{Parent: project, Model: retired, ValidateOnly: true})
+	require.NoError(t, err)
+}
