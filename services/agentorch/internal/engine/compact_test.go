@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -315,6 +316,10 @@ func TestTheThresholdIsAPartOfTheModelsWindow(t *testing.T) {
 	s = f.Finish(f.Create(longLife(f, `{"strategy": "trim"}`)).Name)
 	require.Len(t, s.Warnings, 1)
 	assert.Contains(t, s.Warnings[0].GetMessage(), "context window of mockllm/model is unknown")
+
+	ofSample := longLife(f, `{"strategy": "trim"}`)
+	ofSample.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "1", Epoch: 1}
+	assert.Empty(t, f.Finish(f.Create(ofSample).Name).Warnings, "the evaluation has it")
 }
 
 // notedLife is longLife with a tool for notes, and is not compacted.

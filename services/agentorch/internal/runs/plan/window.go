@@ -15,7 +15,7 @@ import (
 
 // pinWindows writes the context windows of models into the steps that must know them, so that better data about a model
 // does not change a run. Windows that a step has already stay. It returns a warning for each window that is unknown,
-// and for which the agent assumes a default. It fails with INVALID_REQUEST if a given window is not above 0.
+// and for which the agent assumes a default; the run of a sample has none, since its evaluation has them. It fails with INVALID_REQUEST if a given window is not above 0.
 func (c Checker) pinWindows(ctx context.Context, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	var warnings []*agentv1.EvalWarning
 	for i, step := range spec.GetSteps() {
@@ -43,7 +43,7 @@ func (c Checker) pinWindows(ctx context.Context, spec *agentv1.RunSpec) ([]*agen
 					step.ContextWindows = map[string]int64{}
 				}
 				step.ContextWindows[w.Model] = known
-			} else if w.Default > 0 {
+			} else if w.Default > 0 && spec.GetAttribution().GetEval() == "" {
 				warnings = append(warnings, unknownWindow(ref.GetModel(), step.GetName(), w.Default, field))
 			}
 		}

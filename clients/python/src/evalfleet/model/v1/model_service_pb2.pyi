@@ -160,8 +160,8 @@ class GenerateRequest(_message.Message):
     """
     validate_only: _builtins.bool
     """Optional. Only validate: everything that can be known without a call fails as it would, no provider is called and
-    nothing is stored. The response has `config`, `unsent_options`, `changed_options`, `warnings` and `prices`. Only Generate accepts it;
-    messages may be omitted.
+    nothing is stored. The response has `config`, `unsent_options`, `changed_options`, `warnings` and `prices`. Only
+    Generate accepts it; messages may be omitted.
     """
     record_failed_call: _builtins.bool
     """Optional. As record_call, but for failed attempts only; not part of the content."""
