@@ -3,7 +3,6 @@
 package buffer
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"math/bits"
@@ -20,8 +19,6 @@ const (
 	// leastKept and mostKept bound the buffers that are kept for later, in bits of their size. A longer body begins with
 	// the largest of them and grows as it arrives: its announced length costs nothing.
 	leastKept, mostKept = 12, 20
-	// copied bounds a body that is copied for a reader.
-	copied = 3 << 10
 )
 
 // ErrTooLarge is the error for a body larger than its bound.
@@ -123,16 +120,8 @@ func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 }
 
 // Reader reads parts of the buffer, and any other bytes among the parts, in sequence. It is a use of its own, which
-// Close ends. A short body is copied instead, since net/http sends a body of which it knows that it is in memory in one
-// write with its header.
+// Close ends.
 func (b *Buffer) Reader(parts ...[]byte) io.ReadCloser {
-	size := 0
-	for _, part := range parts {
-		size += len(part)
-	}
-	if size <= copied {
-		return io.NopCloser(bytes.NewReader(slices.Concat(parts...)))
-	}
 	b.users.Add(1)
 	return &reader{buffer: b, parts: parts}
 }
@@ -179,19 +168,20 @@ func (r *reader) Len() int {
 	return left
 }
 
-// WriteTo implements io.WriterTo: all parts in one write, if w is a connection. Close does not wait for it.
-func (r *reader) WriteTo(w io.Writer) (int64, error) {
+// WriteAfter writes a head and all that is left, in one write if w is a connection. Close does not wait for it.
+func (r *reader) WriteAfter(head []byte, w io.Writer) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return 0, http.ErrBodyReadAfterClose
+		return http.ErrBodyReadAfterClose
 	}
-	parts := r.parts
+	parts := slices.Concat(net.Buffers{head}, r.parts)
 	r.parts = nil
 	r.buffer.users.Add(1)
 	r.mu.Unlock()
 	defer r.buffer.Release()
-	return parts.WriteTo(w)
+	_, err := parts.WriteTo(w)
+	return err
 }
 
 // Close implements io.Closer.

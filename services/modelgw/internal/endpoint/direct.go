@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -198,7 +197,7 @@ func (r *relay) send(ctx context.Context) (*http.Response, error) {
 	post.Header.Set("Content-Type", "application/json")
 	post.Header.Set("Accept-Encoding", "identity") // The side reader must be able to read the client's answer.
 	r.upstream.Authorize(post.Header)
-	return r.upstream.HTTP.Do(post)
+	return provider.Send(r.upstream.HTTP, post)
 }
 
 // unreached is the failure of an attempt that had no answer. cut is why we ended it, if we did.
@@ -230,8 +229,7 @@ var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // A stream in which nothing comes is not begun, nor an answer in another form, such as a proxy's page in its place, nor
 // one that comes at once and is not whole.
 func (r *relay) copy(answer *http.Response) (err error) {
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	side := newSideReader(kind == "text/event-stream", r.Codec, &r.facts)
+	side := newSideReader(provider.MediaType(answer.Header) == "text/event-stream", r.Codec, &r.facts)
 	side.encoded = answer.Header.Get("Content-Encoding") != ""
 	side.full = side.encoded
 	defer func() {

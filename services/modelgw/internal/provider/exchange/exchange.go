@@ -264,7 +264,7 @@ func (x *Exchange) Send(ctx context.Context, call *Call, body *buffer.Buffer) (*
 		}
 		post.Header.Set("Accept", accepted)
 	}
-	answer, err := x.HTTP.Do(post)
+	answer, err := provider.Send(x.HTTP, post)
 	if err != nil {
 		return nil, x.broken(ctx, err)
 	}

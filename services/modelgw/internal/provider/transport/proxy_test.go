@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/http1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -48,7 +49,7 @@ func TestAddressesOfCredentialsHaveNoProxy(t *testing.T) {
 	proxied := func(address string) bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		require.NoError(t, err)
-		proxy, err := client.Transport.(*http.Transport).Proxy(r)
+		proxy, err := client.Transport.(*http1.Transport).Proxy(r)
 		require.NoError(t, err)
 		return proxy != nil
 	}

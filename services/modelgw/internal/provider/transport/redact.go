@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"io"
 	"iter"
-	"mime"
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // RedactSecrets returns a client that shares the connections of c and redacts the secrets of an account from a vendor's
@@ -86,7 +86,7 @@ func (d *redactingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 			values[i] = d.secrets.text(value)
 		}
 	}
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	kind := provider.MediaType(answer.Header)
 	refused := answer.StatusCode/100 != 2
 	if kind == frames && !refused {
 		return answer, nil
@@ -200,12 +200,15 @@ func (b *redactingBody) modeOf(next []byte) redactMode {
 	if b.refused {
 		return failed
 	}
-	if b.is == unknown {
-		known := len(b.head)
-		b.head = append(b.head, next[:min(len(next), maxHead-known)]...)
-		b.is = modeByHead(b.head)
-		b.head = b.head[:known]
+	if b.is != unknown {
+		return b.is
 	}
+	head := next[:min(len(next), maxHead-len(b.head))]
+	if known := len(b.head); known > 0 { // Most units come whole.
+		b.head = append(b.head, head...)
+		head, b.head = b.head, b.head[:known]
+	}
+	b.is = modeByHead(head)
 	return b.is
 }
 

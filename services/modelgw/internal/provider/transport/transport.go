@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/http1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/proxy"
 )
@@ -39,16 +39,21 @@ const (
 // NewClient returns a client for calls of models: connections are reused, an answer has no time limit, and redirects
 // are not followed, since they would carry keys elsewhere. It passes the proxy that the environment names now.
 func NewClient() *http.Client {
+	through := proxy.FromEnvironment()
+	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:               proxy.FromEnvironment(),
-			DialContext:         dial,
-			ForceAttemptHTTP2:   true,
-			MaxIdleConns:        4 * idlePerHost,
-			MaxIdleConnsPerHost: idlePerHost,
-			IdleConnTimeout:     idleTimeout,
-			TLSHandshakeTimeout: handshakeTimeout,
-			ReadBufferSize:      readBuffer,
+		Transport: &http1.Transport{
+			Dial: dial, Proxy: through, IdlePerHost: idlePerHost, IdleTimeout: idleTimeout,
+			Other: &http.Transport{
+				Proxy:               through,
+				DialContext:         dial,
+				ForceAttemptHTTP2:   true,
+				MaxIdleConns:        4 * idlePerHost,
+				MaxIdleConnsPerHost: idlePerHost,
+				IdleConnTimeout:     idleTimeout,
+				TLSHandshakeTimeout: handshakeTimeout,
+				ReadBufferSize:      readBuffer,
+			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -110,7 +115,7 @@ func (l *limited) Read(p []byte) (int, error) {
 // the place of both. Some servers call their streams pages, so that what is called one counts by its beginning: its
 // body is replaced by one that reads the same.
 func IsWhole(answer *http.Response) bool {
-	mediaType, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	mediaType := provider.MediaType(answer.Header)
 	if mediaType != "text/html" {
 		return mediaType == "application/json"
 	}

