@@ -3,6 +3,7 @@ package hosted
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -150,9 +151,14 @@ func OpenAIChoice(kind, label string, tools []*toolv1.ToolInfo) string {
 	return ""
 }
 
-// OpenAIChosen is the choice of an offered tool as the Responses API repeats it: the type, and the label of a server.
-func OpenAIChosen(offer Offer, name string) (kind, label string) {
-	switch offer.Kind {
+// OpenAIChosen is the choice of an offered tool by its name as the Responses API repeats it: the type, and the label of
+// a server. Both are empty if no tool of that name is an offer.
+func OpenAIChosen(name string, tools []*toolv1.ToolInfo) (kind, label string) {
+	at := slices.IndexFunc(tools, func(tool *toolv1.ToolInfo) bool { return tool.GetName() == name && Is(tool) })
+	if at < 0 {
+		return "", ""
+	}
+	switch offer, _ := Of(tools[at]); offer.Kind {
 	case WebSearch:
 		return openaiSearchChoice, ""
 	case MCPServer:

@@ -3,6 +3,7 @@ package openai
 import (
 	"slices"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/cachemark"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -56,5 +57,9 @@ func (m Marks) Write(w *jsonwrite.Writer, part *contentv1.Content, ends bool) {
 	}
 }
 
-// Declaration returns the member that declares that a request has marks, and its value.
-func (Marks) Declaration() (name, json string) { return optionsMember, explicitMode }
+// Declare writes the member that declares that a request has marks, if it has any.
+func (m Marks) Declare(w *dialect.MemberWriter) {
+	if m.Set() {
+		w.Member(optionsMember, func() { w.Body.Raw(explicitMode) })
+	}
+}

@@ -72,10 +72,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	e.messages()
 	e.tools()
 	e.options()
-	if e.marks.Set() {
-		name, options := e.marks.Declaration()
-		e.Member(name, func() { e.Body.Raw(options) })
-	}
+	e.marks.Declare(&e.MemberWriter)
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
 	return e.Written()

@@ -2,7 +2,6 @@ package openairesponses
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -22,8 +21,9 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	if len(output.GetChoices()) == 0 {
 		return nil, dialect.ErrNoChoices
 	}
-	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID(idPrefix))
-	a := newAnswer(output, meta, repeatedOf(meta.Request))
+	meta.ID = cmp.Or(meta.ID, output.GetResponseId())
+	a := newAnswer(meta)
+	a.complete(output)
 	choice := output.GetChoices()[0]
 	logprobs := choice.GetLogprobs()
 	parts, calls := dialect.AnswerParts(choice.GetMessage()), choice.GetMessage().GetToolCalls()
@@ -37,7 +37,8 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		}
 	}
 	for i, call := range calls {
-		a.items = append(a.items, newCall(call, a.names).item(a.statusOf(len(parts)+i, len(parts)+len(calls))))
+		head := newCall(call.GetId(), call.GetFunction(), a.names)
+		a.items = append(a.items, head.call(a.statusOf(len(parts)+i, len(parts)+len(calls)), head.argumentsOf(call)))
 	}
 	w := jsonwrite.Append(dst, dialect.OutputSize(output))
 	a.write(w)
@@ -49,8 +50,9 @@ func newID(prefix string) string { return prefix + chat.NewID() }
 
 // answer is an answer as it is written: as a body, or in the events at the two ends of a stream.
 type answer struct {
-	*repeated
-	meta   dialect.ResponseMeta
+	meta dialect.ResponseMeta
+	// names are the names of the request's tools.
+	names  toolname.Names
 	status string
 	// reason is why it is incomplete.
 	reason string
@@ -59,10 +61,16 @@ type answer struct {
 	usage *modelv1.ModelUsage
 }
 
-// newAnswer returns an answer without items.
-func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta, request *repeated) *answer {
-	meta.Model = cmp.Or(meta.Model, output.GetModel())
-	a := &answer{repeated: request, meta: meta, status: statusIncomplete, usage: output.GetUsage()}
+// newAnswer returns an answer in progress.
+func newAnswer(meta dialect.ResponseMeta) answer {
+	meta.ID, meta.Request = cmp.Or(meta.ID, newID(idPrefix)), cmp.Or(meta.Request, &dialect.Request{})
+	return answer{meta: meta, names: toolname.Of(meta.Request.Tools), status: statusInProgress}
+}
+
+// complete adds how the answer ended, and its usage.
+func (a *answer) complete(output *modelv1.ModelOutput) {
+	a.meta.Model = cmp.Or(a.meta.Model, output.GetModel())
+	a.status, a.usage = statusIncomplete, output.GetUsage()
 	switch chat.StopReason(output) {
 	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 		a.reason = reasonLength
@@ -71,7 +79,6 @@ func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta, request *
 	default:
 		a.status = statusCompleted
 	}
-	return a
 }
 
 // statusOf is the status of one of so many items. The last of an incomplete answer may be cut off: a call among them
@@ -99,7 +106,7 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.RawMember("instructions", "null")
 	w.RawMember("metadata", "{}")
 	w.TextMember("model", a.meta.Model)
-	a.writeMembers(w)
+	a.writeRepeated(w)
 	w.Key("output")
 	jsonwrite.RawList(w, a.items)
 	w.Key("usage")
@@ -107,44 +114,21 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.EndObject()
 }
 
-// repeated is what an answer repeats of its request about calls.
-type repeated struct {
-	request *dialect.Request
-	// names are the names of its tools.
-	names toolname.Names
-}
-
-// repeatedOf reads a request; nil is none.
-func repeatedOf(r *dialect.Request) *repeated {
-	r = cmp.Or(r, &dialect.Request{})
-	return &repeated{request: r, names: toolname.Of(r.Tools)}
-}
-
-// writeMembers writes the members of an answer that repeat the request.
-func (r *repeated) writeMembers(w *jsonwrite.Writer) {
-	c := r.request.Config
-	w.BoolMember("parallel_tool_calls", c == nil || c.ParallelToolCalls == nil || c.GetParallelToolCalls())
+// writeRepeated writes the members of an answer that repeat its request.
+func (a *answer) writeRepeated(w *jsonwrite.Writer) {
+	r := a.meta.Request
+	w.BoolMember("parallel_tool_calls", r.Config == nil || r.Config.ParallelToolCalls == nil || r.Config.GetParallelToolCalls())
 	w.Key("tool_choice")
-	if function := r.request.Choice.GetFunction(); function != "" {
-		w.BeginObject()
-		if kind, label := r.hosted(function); kind != "" {
-			w.TextMember("type", kind)
-			w.TextUnlessEmpty("server_label", label)
-		} else {
-			writeName(w, r.names.Of(function))
-		}
-		w.EndObject()
-	} else {
-		w.Text(openai.Choices.Word(r.request.Choice))
-	}
+	kind, label := hosted.OpenAIChosen(r.Choice.GetFunction(), r.Tools)
+	writeChoice(w, r.Choice, kind, label, a.names.Of(r.Choice.GetFunction()))
 	w.Key("tools")
-	for _, t := range jsonwrite.List(w, r.request.Tools) {
+	for _, t := range jsonwrite.List(w, r.Tools) {
 		if offer, ok := hosted.Of(t); ok {
 			w.Raw(string(offer.Given))
 			continue
 		}
 		w.BeginObject()
-		named := r.names.Of(t.GetName())
+		named := a.names.Of(t.GetName())
 		writeName(w, named)
 		w.TextMember("description", t.GetDescription())
 		if !named.Custom {
@@ -154,19 +138,30 @@ func (r *repeated) writeMembers(w *jsonwrite.Writer) {
 	}
 }
 
-// hosted names an offered tool of the vendor's as a choice does; empty for other tools.
-func (r *repeated) hosted(name string) (kind, label string) {
-	for _, t := range r.request.Tools {
-		if offer, ok := hosted.Of(t); ok && t.GetName() == name {
-			return hosted.OpenAIChosen(offer, name)
-		}
+// writeChoice writes a choice among tools: a word, a tool that the vendor runs by its type and its server's label, or
+// a client's tool by its name.
+func writeChoice(w *jsonwrite.Writer, choice *toolv1.ToolChoice, kind, label string, named toolname.Name) {
+	if choice.GetFunction() == "" {
+		w.Text(openai.Choices.Word(choice))
+		return
 	}
-	return "", ""
+	w.BeginObject()
+	if kind == "" {
+		writeName(w, named)
+	} else {
+		w.TextMember("type", kind)
+		w.TextUnlessEmpty("server_label", label)
+	}
+	w.EndObject()
 }
 
 // writeName writes the members that name a tool.
 func writeName(w *jsonwrite.Writer, n toolname.Name) {
-	w.TextMember("type", kindOf(n))
+	kind := toolFunction
+	if n.Custom {
+		kind = toolCustom
+	}
+	w.TextMember("type", kind)
 	w.TextUnlessEmpty("namespace", n.Namespace)
 	w.TextMember("name", n.Name)
 }
@@ -197,8 +192,7 @@ func partItem(id string, part *contentv1.Content, status string, logprobs *model
 	w := jsonwrite.NewWriter(256)
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		var origin origin
-		_ = json.Unmarshal([]byte(part.GetInternalJson()), &origin)
+		origin := originOf(part)
 		beginItem(w, typeMessage, cmp.Or(id, origin.ID, newID("msg_")))
 		w.TextMember("status", status)
 		w.TextMember("role", "assistant")
@@ -300,43 +294,40 @@ func (k *itemKind) empty(id string) string {
 	return w.String()
 }
 
-// writtenCall is a call as an item.
-type writtenCall struct {
+// itemHead is what is known of an item when it begins: its kind and its id, and of a call the call's id and its tool.
+type itemHead struct {
 	*itemKind
 	id, callID string
 	named      toolname.Name
-	// arguments are the arguments, or the text of a custom tool.
-	arguments string
 }
 
-// beginCall returns a call without its arguments.
-func beginCall(callID, function string, names toolname.Names) *writtenCall {
-	c := &writtenCall{itemKind: functionItem, callID: callID, named: names.Of(function)}
-	if c.named.Custom {
-		c.itemKind = customItem
+// newCall returns the head of a call's item.
+func newCall(callID, function string, names toolname.Names) itemHead {
+	h := itemHead{itemKind: functionItem, callID: callID, named: names.Of(function)}
+	if h.named.Custom {
+		h.itemKind = customItem
 	}
-	c.id = newID(c.prefix)
-	return c
+	h.id = newID(h.prefix)
+	return h
 }
 
-// newCall returns a whole call.
-func newCall(call *toolv1.ToolCall, names toolname.Names) *writtenCall {
-	c := beginCall(call.GetId(), call.GetFunction(), names)
-	if c.arguments = dialect.ArgumentsOf(call); c.named.Custom {
-		c.arguments = toolname.Text(call)
+// argumentsOf are the arguments of a call, or the text of a custom tool.
+func (h *itemHead) argumentsOf(call *toolv1.ToolCall) string {
+	if h.named.Custom {
+		return toolname.Text(call)
 	}
-	return c
+	return dialect.ArgumentsOf(call)
 }
 
-// item returns the call as an item.
-func (c *writtenCall) item(status string) string {
-	w := jsonwrite.NewWriter(128 + 2*len(c.arguments))
-	beginItem(w, c.itemType, c.id)
+// call is a call's item with its arguments, or with the text of a custom tool.
+func (h *itemHead) call(status, arguments string) string {
+	w := jsonwrite.NewWriter(128 + 2*len(arguments))
+	beginItem(w, h.itemType, h.id)
 	w.TextMember("status", status)
-	w.TextMember("call_id", c.callID)
-	w.TextUnlessEmpty("namespace", c.named.Namespace)
-	w.TextMember("name", c.named.Name)
-	w.TextMember(c.member, c.arguments)
+	w.TextMember("call_id", h.callID)
+	w.TextUnlessEmpty("namespace", h.named.Namespace)
+	w.TextMember("name", h.named.Name)
+	w.TextMember(h.member, arguments)
 	w.EndObject()
 	return w.String()
 }

@@ -46,11 +46,6 @@ func (r *response) Compacted(tools []*toolv1.ToolInfo) (messages []*modelv1.Chat
 		}
 		turn.Items = nil
 	}
-	add := func(m *modelv1.ChatMessage) {
-		flush()
-		m.Id, m.Source = chat.NewID(), modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
-		messages = append(messages, m)
-	}
 	for i := range r.Items {
 		it, param := &r.Items[i], fmt.Sprintf("output[%d]", i)
 		m := &modelv1.ChatMessage{}
@@ -76,7 +71,9 @@ func (r *response) Compacted(tools []*toolv1.ToolInfo) (messages []*modelv1.Chat
 		if err != nil {
 			return nil, nil, malformed(err)
 		}
-		add(m)
+		flush()
+		m.Id, m.Source = chat.NewID(), modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
+		messages = append(messages, m)
 	}
 	flush()
 	if !found {

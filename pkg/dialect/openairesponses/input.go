@@ -116,64 +116,80 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.EndObject()
 }
 
-// assistant writes a model's turn: an item for each part and each call. Neighbouring texts are one message, unless they
-// came in several. Images follow as a user's message, since a message of the assistant has no place for them; parts of
-// other kinds have no place in the format.
+// assistant writes a model's turn: an item for each part and each call.
 func (e *encoder) assistant(m *modelv1.ChatMessage) {
-	var texts []*contentv1.Content
-	var phase string
-	flush := func() {
-		if len(texts) > 0 {
-			e.texts(texts, phase)
-			texts = nil
-		}
-	}
-	add := func(part *contentv1.Content, itsPhase string) {
-		if len(texts) > 0 && (originOf(texts[0]).ID != originOf(part).ID || phase != itsPhase) {
-			flush()
-		}
-		texts, phase = append(texts, part), itsPhase
-	}
-	all := dialect.AnswerParts(m)
 	isUse := func(part *contentv1.Content) bool { return part.GetToolUse() != nil }
-	works := len(m.GetToolCalls()) > 0 || slices.ContainsFunc(all, isUse)
-	for _, part := range all {
-		switch part.GetPart().(type) {
-		case *contentv1.Content_Text:
-			if part.GetText().GetText() == "" && len(m.GetToolCalls()) > 0 {
-				continue // as of a message that is no list, see dialect.AnswerParts
-			}
-			add(part, e.phase(part, works))
-		case *contentv1.Content_Reasoning:
-			flush()
-			e.reasoning(part.GetReasoning())
-		case *contentv1.Content_ToolUse:
-			flush()
-			if use := part.GetToolUse(); use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
-				add(hosted.OpenAICodeText(use), "")
-			} else {
-				hosted.WriteOpenAI(e.Body, use)
-			}
-		case *contentv1.Content_Image:
-			flush()
-			e.prompt("user", []*contentv1.Content{part}, false)
-		case *contentv1.Content_Data:
-			switch item := kept.JSON(part); {
-			case item != "":
-				flush()
-				e.Body.Raw(item)
-			case dialect.IsCompaction(part):
-				e.Refuse("messages", dialect.OtherCompaction)
-			}
+	isReasoning := func(part *contentv1.Content) bool { return part.GetReasoning() != nil }
+	parts, calls := dialect.AnswerParts(m), m.GetToolCalls()
+	t := &turn{encoder: e, works: len(calls) > 0 || slices.ContainsFunc(parts, isUse)}
+	for _, part := range parts {
+		if part.GetText() != nil && part.GetText().GetText() == "" && len(calls) > 0 {
+			continue // as of a message that is no list, see dialect.AnswerParts
+		}
+		t.write(part)
+	}
+	if e.FillEmpty && len(calls) == 0 && slices.ContainsFunc(parts, isReasoning) && !slices.ContainsFunc(parts, says) {
+		t.say(chat.TextPart(dialect.NoContent), "")
+	}
+	t.flush()
+	for _, call := range calls {
+		e.call(call)
+	}
+}
+
+// turn writes the parts of a model's turn. Neighbouring texts are one message, unless they came in several.
+type turn struct {
+	*encoder
+	// works means that the turn uses tools.
+	works bool
+	// said are the texts that are not yet written, and saidIn is their phase.
+	said   []*contentv1.Content
+	saidIn string
+}
+
+// write writes a part. Images follow as a user's message, since a message of the assistant has no place for them; parts
+// of other kinds have no place in the format.
+func (t *turn) write(part *contentv1.Content) {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		t.say(part, t.phase(part, t.works))
+	case *contentv1.Content_Reasoning:
+		t.flush()
+		t.reasoning(p.Reasoning)
+	case *contentv1.Content_ToolUse:
+		t.flush()
+		if p.ToolUse.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
+			t.say(hosted.OpenAICodeText(p.ToolUse), "")
+		} else {
+			hosted.WriteOpenAI(t.Body, p.ToolUse)
+		}
+	case *contentv1.Content_Image:
+		t.flush()
+		t.prompt("user", []*contentv1.Content{part}, false)
+	case *contentv1.Content_Data:
+		switch item := kept.JSON(part); {
+		case item != "":
+			t.flush()
+			t.Body.Raw(item)
+		case dialect.IsCompaction(part):
+			t.Refuse("messages", dialect.OtherCompaction)
 		}
 	}
-	thinks := slices.ContainsFunc(all, func(part *contentv1.Content) bool { return part.GetReasoning() != nil })
-	if e.FillEmpty && thinks && len(m.GetToolCalls()) == 0 && !slices.ContainsFunc(all, says) {
-		texts = []*contentv1.Content{chat.TextPart(dialect.NoContent)}
+}
+
+// say adds a text in a phase.
+func (t *turn) say(part *contentv1.Content, phase string) {
+	if len(t.said) > 0 && (originOf(t.said[0]).ID != originOf(part).ID || t.saidIn != phase) {
+		t.flush()
 	}
-	flush()
-	for _, call := range m.GetToolCalls() {
-		e.call(call)
+	t.said, t.saidIn = append(t.said, part), phase
+}
+
+// flush writes the texts.
+func (t *turn) flush() {
+	if len(t.said) > 0 {
+		t.texts(t.said, t.saidIn)
+		t.said = nil
 	}
 }
 
@@ -239,8 +255,7 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 }
 
 func (e *encoder) call(call *toolv1.ToolCall) {
-	if e.computer(call) {
-		return
+	if !e.computer(call) {
+		e.Body.TextObject("type", typeCall, "call_id", call.GetId(), "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 	}
-	e.Body.TextObject("type", typeCall, "call_id", call.GetId(), "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 }

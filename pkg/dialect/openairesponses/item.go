@@ -128,19 +128,16 @@ func (c *content) TakeText(text string) { *c = content{{Text: text}} }
 
 // UnmarshalJSON reads a text, null, or a list of parts.
 func (c *content) UnmarshalJSON(raw []byte) error {
-	var text *string
-	if json.Unmarshal(raw, &text) == nil {
-		if text != nil {
-			c.TakeText(*text)
-		}
+	var text string
+	switch {
+	case jsonread.Unmarshal(raw, (*[]part)(c)) == nil:
 		return nil
-	}
-	var parts []part
-	if jsonread.Unmarshal(raw, &parts) != nil {
+	case json.Unmarshal(raw, &text) == nil:
+		c.TakeText(text)
+		return nil
+	default:
 		return errContent
 	}
-	*c = parts
-	return nil
 }
 
 var errContent = errors.New("content is neither a text nor a list of parts")
@@ -153,30 +150,17 @@ type origin struct {
 
 // parts are what the item adds to the assistant's content. Items of kinds that are not known add nothing.
 func (i *item) parts() []*contentv1.Content {
-	switch i.Type {
-	case typeMessage:
+	switch {
+	case i.Type == typeMessage:
 		return i.texts()
-	case typeReasoning:
+	case i.Type == typeReasoning:
 		return []*contentv1.Content{i.reasoning()}
-	case typeImage:
-		if i.Result != "" {
-			return []*contentv1.Content{chat.ImagePart("data:image/" + cmp.Or(i.Format, "png") + ";base64," + i.Result)}
-		}
+	case i.Type == typeImage && i.Result != "":
+		return []*contentv1.Content{chat.ImagePart("data:image/" + cmp.Or(i.Format, "png") + ";base64," + i.Result)}
+	case i.Use != nil:
+		return []*contentv1.Content{chat.ToolUsePart(i.Use)}
 	default:
-		if i.Use != nil {
-			return []*contentv1.Content{chat.ToolUsePart(i.Use)}
-		}
-	}
-	return nil
-}
-
-// known reports whether the item is of a kind that is read.
-func (i *item) known() bool {
-	switch i.Type {
-	case typeMessage, typeReasoning, typeImage, typeCall, typeComputer:
-		return true
-	default:
-		return i.Use != nil
+		return nil
 	}
 }
 

@@ -55,14 +55,6 @@ func (t *wireTool) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// kindOf is the type of a tool.
-func kindOf(n toolname.Name) string {
-	if n.Custom {
-		return toolCustom
-	}
-	return toolFunction
-}
-
 // offer are the tools of a client's request, each with a name of its own. In the canonical form tools have neither
 // namespaces nor texts as arguments.
 type offer struct {

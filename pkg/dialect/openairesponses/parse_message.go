@@ -76,18 +76,7 @@ func (c *conversation) item(it *item) error {
 		}
 		c.Say(it.parts()...)
 	case typeCall, typeCustomCall:
-		switch {
-		case it.CallID == "":
-			return dialect.Required("call_id")
-		case it.Name == "":
-			return dialect.Required("name")
-		}
-		name := c.tools.nameOf(it.Namespace, it.Name, it.Type == typeCustomCall)
-		if it.Type == typeCustomCall {
-			c.Call(chat.Call(it.CallID, name, toolname.Arguments(it.Input)))
-		} else {
-			c.Call(dialect.ToolCall(it.CallID, name, string(it.Arguments), nil))
-		}
+		return c.call(it)
 	case typeResult, typeCustomResult:
 		content, err := it.Output.read("output")
 		if err != nil {
@@ -109,6 +98,20 @@ func (c *conversation) item(it *item) error {
 			it.Use.Id = cmp.Or(it.Use.GetId(), fmt.Sprintf("use_%d", c.used)) // Some clients leave ids out.
 			c.Say(it.parts()...)
 		}
+	}
+	return nil
+}
+
+func (c *conversation) call(it *item) error {
+	switch name := c.tools.nameOf(it.Namespace, it.Name, it.Type == typeCustomCall); {
+	case it.CallID == "":
+		return dialect.Required("call_id")
+	case it.Name == "":
+		return dialect.Required("name")
+	case it.Type == typeCustomCall:
+		c.Call(chat.Call(it.CallID, name, toolname.Arguments(it.Input)))
+	default:
+		c.Call(dialect.ToolCall(it.CallID, name, string(it.Arguments), nil))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
@@ -74,10 +75,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	e.input()
 	e.tools()
 	e.options()
-	if e.marks.Set() {
-		name, options := e.marks.Declaration()
-		e.Member(name, func() { e.Body.Raw(options) })
-	}
+	e.marks.Declare(&e.MemberWriter)
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
 	return e.Written()
@@ -126,23 +124,11 @@ func (e *encoder) tools() {
 		e.Body.EndList()
 	})
 	if e.Choice != nil {
-		e.Member("tool_choice", e.choice)
+		function := e.Choice.GetFunction()
+		native := e.Native[function]
+		e.Member("tool_choice", func() { writeChoice(e.Body, e.Choice, native.Choice, native.Server, toolname.Name{Name: function}) })
 	}
 	e.OptBool("parallel_tool_calls", e.Config.ParallelToolCalls)
-}
-
-func (e *encoder) choice() {
-	name := e.Choice.GetFunction()
-	switch own := e.Native[name]; {
-	case name == "":
-		e.Body.Text(openai.Choices.Word(e.Choice))
-	case own.Choice == "":
-		e.Body.TextObject("type", toolFunction, "name", name)
-	case own.Server == "":
-		e.Body.TextObject("type", own.Choice)
-	default:
-		e.Body.TextObject("type", own.Choice, "server_label", own.Server)
-	}
 }
 
 // options writes the options of the configuration that are set and that the format has.

@@ -3,6 +3,7 @@ package openairesponses
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -139,9 +140,10 @@ type Found struct {
 //
 // [Response.Output]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect#Response
 func (r *response) Found() []Found {
+	known := []string{typeMessage, typeReasoning, typeImage, typeCall, typeComputer}
 	var all []Found
 	for i := range r.Items {
-		if it := &r.Items[i]; !it.known() {
+		if it := &r.Items[i]; it.Use == nil && !slices.Contains(known, it.Type) {
 			all = append(all, Found{it.Type, append(it.Results, it.Contents...)})
 		}
 	}

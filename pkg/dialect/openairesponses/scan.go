@@ -53,21 +53,11 @@ func scanResponse(doc []byte, facts *dialect.Facts) {
 	}
 	if jsonread.Unmarshal(found[6].Of(doc), &r.Usage) == nil && r.Usage != nil {
 		facts.Usage = r.Usage.message()
-		r.Tier = tierOf(doc)
+		r.Tier, _ = serviceTier.Of(doc)
 		facts.Billing = facts.Billing.With(r.Billing())
 	}
 }
 
-// tierOf returns the service tier of an answer; empty if it names none. Only the answer's own member counts: its
-// metadata are what the client wrote.
-func tierOf(doc []byte) string {
-	if !dialect.Says(doc, `"service_tier"`) {
-		return ""
-	}
-	var found [1]jsonscan.Span
-	if jsonscan.Object(doc, []string{"service_tier"}, found[:]) != nil {
-		return ""
-	}
-	tier, _ := jsonscan.Text(found[0].Of(doc))
-	return tier
-}
+// serviceTier is the service tier of an answer. Only the answer's own member counts: its metadata are what the client
+// wrote.
+var serviceTier = dialect.NewWordPath("service_tier")

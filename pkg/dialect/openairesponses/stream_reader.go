@@ -12,13 +12,15 @@ import (
 
 // Types of events that this package treats in a way of their own.
 const (
+	// eventPrefix precedes the status of the answer in the events of its states.
+	eventPrefix     = "response."
 	eventCreated    = "response.created"
-	eventInProgress = "response.in_progress"
+	eventInProgress = eventPrefix + statusInProgress
 	eventAdded      = "response.output_item.added"
 	eventItemDone   = "response.output_item.done"
-	eventCompleted  = "response.completed"
-	eventIncomplete = "response.incomplete"
-	eventFailed     = "response.failed"
+	eventCompleted  = eventPrefix + statusCompleted
+	eventIncomplete = eventPrefix + statusIncomplete
+	eventFailed     = eventPrefix + statusFailed
 	eventError      = "error"
 
 	eventArguments = "response.function_call_arguments"
@@ -129,10 +131,8 @@ func (s *streamReader) state(e *event) error {
 	switch e.Type {
 	case eventFailed:
 		return Codec{}.DecodeError(e.Response)
-	case eventCompleted:
-		s.Begun, s.Ended, s.whole.Status = true, true, statusCompleted
-	case eventIncomplete:
-		s.Begun, s.Ended, s.whole.Status = true, true, statusIncomplete
+	case eventCompleted, eventIncomplete:
+		s.Begun, s.Ended, s.whole.Status = true, true, strings.TrimPrefix(e.Type, eventPrefix)
 	}
 	return nil
 }
@@ -161,19 +161,15 @@ func (s *streamReader) item(e *event) error {
 	if g.done && g.item.Type == typeReasoning && g.item.Seal != "" {
 		s.pieces.Part(g.item.reasoning())
 	}
-	if whole {
-		g.ends(&s.pieces)
+	if !whole {
+		return nil
 	}
-	return nil
-}
-
-// ends adds what a tool of the server did, and the texts that have sources, once the item is whole.
-func (g *growing) ends(pieces *dialect.Pieces) {
 	for _, part := range g.item.parts() {
 		if part.GetToolUse() != nil || len(part.GetText().GetCitations()) > 0 {
-			pieces.Part(part)
+			s.pieces.Part(part) // what a tool of the server did, or a text that has sources
 		}
 	}
+	return nil
 }
 
 // grow takes a piece of an item, of a part of a kind or of arguments.

@@ -13,7 +13,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/citation"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
-	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -27,11 +26,9 @@ import (
 // tool is written at the end: its pieces are JSON, which the text is not.
 type streamWriter struct {
 	*dialect.EventWriter
-	*repeated
-	meta     dialect.ResponseMeta
+	// answer is the answer so far, with each of its items in its present form.
+	answer
 	sequence int64
-	// items are the items that are done, by place.
-	items []string
 	// open is the item that grows, unless it is a call; nil if there is none.
 	open *openItem
 	// said is what was already written.
@@ -47,38 +44,31 @@ type streamWriter struct {
 
 // openItem is an item that grows: by the pieces of its only part, or of a call's arguments.
 type openItem struct {
-	*itemKind
-	id    string
+	itemHead
 	place int
 	// begun means that the part has begun.
 	begun bool
 	text  strings.Builder
 	// sources are those of the text.
 	sources []citation.Annotation
-	// call is the call; nil for an item with a part.
-	call *writtenCall
 }
 
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
-	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{
-		EventWriter: dialect.NewEventWriter(w), repeated: repeatedOf(meta.Request), meta: meta, calls: map[int32]*openItem{}, last: statusCompleted,
-	}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), answer: newAnswer(meta), calls: map[int32]*openItem{}, last: statusCompleted}
 }
 
 // WriteBegin implements dialect.PieceWriter.
 func (s *streamWriter) WriteBegin() {
-	for _, kind := range []string{eventCreated, eventInProgress} {
-		s.answer(kind, &answer{repeated: s.repeated, meta: s.meta, status: statusInProgress})
-	}
+	s.stateEvent(eventCreated)
+	s.stateEvent(eventInProgress)
 }
 
-// answer writes an event that contains the answer.
-func (s *streamWriter) answer(kind string, a *answer) {
+// stateEvent writes an event that contains the answer in its present state.
+func (s *streamWriter) stateEvent(kind string) {
 	s.event(kind, func(w *jsonwrite.Writer) {
 		w.Key("response")
-		a.write(w)
+		s.answer.write(w)
 	})
 }
 
@@ -92,21 +82,16 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
 	s.said.Begin(s)
-	a := newAnswer(output, s.meta, s.repeated)
+	s.complete(output)
 	if len(output.GetChoices()) > 0 {
 		s.logprobs = output.GetChoices()[0].GetLogprobs()
-		s.rest(output.GetChoices()[0].GetMessage(), a)
+		s.rest(output.GetChoices()[0].GetMessage())
 	}
 	s.end(nil, s.last)
 	for i, call := range s.order {
-		s.endCall(call, a.statusOf(i, len(s.order)))
+		s.endCall(call, s.statusOf(i, len(s.order)))
 	}
-	a.items = s.items
-	kind := eventCompleted
-	if a.status == statusIncomplete {
-		kind = eventIncomplete
-	}
-	s.answer(kind, a)
+	s.stateEvent(eventPrefix + s.status)
 	return s.Flush()
 }
 
@@ -122,14 +107,14 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 }
 
 // rest writes what the pieces did not contain: everything if there were none.
-func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
+func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 	parts := dialect.AnswerParts(m)
 	at := 0
 	for part, rest := range s.said.Rest(parts, dialect.Readable) {
 		for parts[at] != part {
 			at++ // It came whole.
 		}
-		s.last = a.statusOf(at, len(parts)+len(m.GetToolCalls()))
+		s.last = s.statusOf(at, len(parts)+len(m.GetToolCalls()))
 		switch {
 		case !rest.Begun:
 			s.part(part)
@@ -148,8 +133,8 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 		s.WriteCall(piece)
 	}
 	for i, call := range m.GetToolCalls() {
-		if open := s.calls[int32(i)].call; open.named.Custom {
-			open.arguments = toolname.Text(call)
+		if open := s.calls[int32(i)]; open.named.Custom {
+			open.text.WriteString(open.argumentsOf(call))
 		}
 	}
 }
@@ -203,12 +188,12 @@ func (s *streamWriter) grow(kind *itemKind, piece string) {
 // begin opens an item with a part.
 func (s *streamWriter) begin(kind *itemKind, id string) {
 	s.end(nil, statusCompleted)
-	s.open = s.add(kind, id, kind.empty(id))
+	s.open = s.add(itemHead{itemKind: kind, id: id}, kind.empty(id))
 }
 
 // add adds an item in its first form.
-func (s *streamWriter) add(kind *itemKind, id, item string) *openItem {
-	open := &openItem{itemKind: kind, id: id, place: len(s.items)}
+func (s *streamWriter) add(head itemHead, item string) *openItem {
+	open := &openItem{itemHead: head, place: len(s.items)}
 	s.items = append(s.items, item)
 	s.itemEvent(eventAdded, open.place)
 	return open
@@ -258,13 +243,13 @@ func (s *streamWriter) part(part *contentv1.Content) {
 func (s *streamWriter) whole(part *contentv1.Content, it string) {
 	use := part.GetToolUse()
 	if use == nil {
-		s.finish(s.add(nil, "", it), it)
+		s.finish(s.add(itemHead{}, it), it)
 		return
 	}
 	for _, sealed := range sealOf(part) {
-		s.finish(s.add(nil, "", sealed), sealed)
+		s.finish(s.add(itemHead{}, sealed), sealed)
 	}
-	open := s.add(nil, "", hosted.OpenAIBegun(use))
+	open := s.add(itemHead{}, hosted.OpenAIBegun(use))
 	for _, told := range hosted.OpenAIEvents(use) {
 		s.event(told.Name, func(w *jsonwrite.Writer) {
 			w.TextMember("item_id", hosted.OpenAIID(use))
@@ -309,28 +294,23 @@ func (s *streamWriter) WriteCall(piece *modelv1.ToolCallDelta) {
 	open := s.calls[piece.GetIndex()]
 	if open == nil {
 		s.end(nil, statusCompleted)
-		call := beginCall(piece.GetId(), piece.GetFunction(), s.names)
-		open = s.add(call.itemKind, call.id, call.item(statusInProgress))
-		open.call = call
+		head := newCall(piece.GetId(), piece.GetFunction(), s.names)
+		open = s.add(head, head.call(statusInProgress, ""))
 		s.calls[piece.GetIndex()], s.order = open, append(s.order, open)
 	}
-	if piece.GetArguments() == "" {
-		return
-	}
-	open.text.WriteString(piece.GetArguments())
-	if !open.call.named.Custom {
+	if piece.GetArguments() != "" && !open.named.Custom {
+		open.text.WriteString(piece.GetArguments())
 		s.textEvent(open, ".delta", "delta", piece.GetArguments(), nil)
 	}
 }
 
 func (s *streamWriter) endCall(open *openItem, status string) {
-	if open.call.named.Custom {
-		s.textEvent(open, ".delta", "delta", open.call.arguments, nil)
-	} else {
-		open.call.arguments = open.text.String()
+	text := open.text.String()
+	if open.named.Custom {
+		s.textEvent(open, ".delta", "delta", text, nil)
 	}
-	s.textEvent(open, ".done", open.member, open.call.arguments, nil)
-	s.finish(open, open.call.item(status))
+	s.textEvent(open, ".done", open.member, text, nil)
+	s.finish(open, open.call(status, text))
 }
 
 // itemEvent writes an event that contains an item.
