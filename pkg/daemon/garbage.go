@@ -14,9 +14,9 @@ const (
 	// leastSpare and mostSpare bound how much garbage a process with a small heap may make between collections, in bytes.
 	leastSpare, mostSpare = 8 << 20, 96 << 20
 	// wantedShare is the share of the processor time that the collector should take at most.
-	wantedShare = 1. / 16
-	// mostGrowth bounds how much more room one period gives than the one before: what a process allocates to begin its
-	// work is no garbage.
+	wantedShare = 1. / 32
+	// mostGrowth bounds how much more room one period gives than the one before: to begin its work a process collects
+	// more often than later.
 	mostGrowth = 2
 	// usualPercent is the collector's own target: a heap may double. It is that until the first collection.
 	usualPercent = 100
@@ -68,7 +68,7 @@ func target(live uint64, period period) int {
 
 // period is what happened between two collections.
 type period struct {
-	// garbage is how many bytes were allocated.
+	// garbage is how many bytes were allocated that are no longer in use.
 	garbage uint64
 	// share is the part of the processor time that the collector took, of all processors that the process may use.
 	share float64
@@ -86,7 +86,8 @@ type usage struct {
 // since is the period from an earlier collection to this one.
 func (u usage) since(earlier usage) period {
 	available := u.at.Sub(earlier.at).Seconds() * float64(runtime.GOMAXPROCS(0))
-	return period{garbage: u.allocated - earlier.allocated, share: (u.collecting - earlier.collecting) / max(available, 1e-3)}
+	garbage := int64(u.allocated-earlier.allocated) - (int64(u.live) - int64(earlier.live))
+	return period{garbage: uint64(max(garbage, 0)), share: (u.collecting - earlier.collecting) / max(available, 1e-3)}
 }
 
 func readUsage() usage {

@@ -14,7 +14,6 @@ func Bodies(next http.Handler, within time.Duration) http.Handler {
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, control: http.NewResponseController(w), within: within}
 			if b.arm() == nil {
-				r = r.WithContext(r.Context())
 				r.Body = b
 			}
 		}
