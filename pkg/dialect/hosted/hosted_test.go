@@ -145,6 +145,20 @@ func TestWhatToolsDidIsInStreams(t *testing.T) {
 	}
 }
 
+// Code that failed has written what it wrote, and of a failure that says no more its word is all.
+func TestCodeThatFailed(t *testing.T) {
+	t.Parallel()
+	for item, want := range map[string]string{
+		`{"status":"failed","code":"x","outputs":[{"type":"logs","logs":"no such name: x"}]}`: "no such name: x",
+		`{"status":"failed","code":"x","outputs":[]}`:                                         "failed",
+	} {
+		use, err := hosted.OpenAIUse(hosted.OpenAICode, []byte(item))
+		require.NoError(t, err)
+		assert.Equal(t, want, hosted.Output(use))
+		assert.Contains(t, hosted.OpenAIItem(use, "completed"), want)
+	}
+}
+
 // What a client sends back is what the tools did, as far as its format has a place for it.
 func TestWhatToolsDidComesBack(t *testing.T) {
 	t.Parallel()

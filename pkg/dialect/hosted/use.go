@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -82,11 +83,10 @@ func Code(use *contentv1.ToolUse) string {
 	return asked.Code + asked.Command
 }
 
-// Output is what came of code: what it wrote, and of a failure what is known of that.
-func Output(use *contentv1.ToolUse) string {
-	if use.Error != nil {
-		return use.GetError()
-	}
+// Output is what code wrote; if it wrote nothing and failed, what is known of the failure.
+func Output(use *contentv1.ToolUse) string { return cmp.Or(written(use), use.GetError()) }
+
+func written(use *contentv1.ToolUse) string {
 	if !IsAnthropicResult(use.GetResult()) {
 		return use.GetResult()
 	}
