@@ -74,6 +74,21 @@ func (e *Encoder) CheckSchema(schema *modelv1.ResponseSchema) {
 	}
 }
 
+// AnyJSON asks for an answer that is a JSON object of any shape, which vendors call JSON mode.
+func AnyJSON() *modelv1.ResponseSchema { return &modelv1.ResponseSchema{Name: "json_object"} }
+
+// IsAnyJSON reports whether a schema is such as AnyJSON returns.
+func IsAnyJSON(schema *modelv1.ResponseSchema) bool {
+	return schema != nil && schema.GetJsonSchema() == ""
+}
+
+// RefuseAnyJSON refuses such an answer for an API that gives none without a schema.
+func (e *Encoder) RefuseAnyJSON(schema *modelv1.ResponseSchema) {
+	if IsAnyJSON(schema) {
+		e.Refuse("config.response_schema.json_schema", "an answer that is JSON without a schema")
+	}
+}
+
 // Written returns the body, or the error of what was refused.
 func (e *Encoder) Written() ([]byte, error) {
 	if e.refused != nil {

@@ -143,6 +143,28 @@ func TestAnyModelSpeaksGemini(t *testing.T) {
 	assert.Equal(t, want, text(streamed))
 }
 
+// An answer that is JSON without a schema is asked for in the words of the model's vendor; one that has no such answers
+// is not asked.
+func TestJSONWithoutASchemaReachesOtherVendors(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[{"content":{"parts":[{"text":"{}"}]},"finishReason":"STOP"}]}`))
+	chat := `{"model":"google/gemini-2.5-flash",` + user + `,"response_format":{"type":"json_object"}}`
+	assert.Contains(t, read(t, serveGemini(t, v).post(t, chatPath, chat)), `"content":"{}"`)
+	var sent struct{ GenerationConfig map[string]any }
+	require.NoError(t, json.Unmarshal(waittest.For(t, v.body, "the body that reaches the vendor"), &sent))
+	assert.Equal(t, "application/json", sent.GenerationConfig["responseMimeType"])
+	assert.NotContains(t, sent.GenerationConfig, "responseJsonSchema")
+
+	openai := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"c","choices":[{"message":{"content":"{}"},"finish_reason":"stop"}]}`))
+	read(t, serveWeb(t, openai).post(t, geminiPath+"openai/gpt-4o:generateContent", `{"contents":[{"role":"user","parts":[{"text":"q"}]}],"generationConfig":{"responseMimeType":"application/json"}}`))
+	assert.Contains(t, string(waittest.For(t, openai.body, "the body that reaches the vendor")), `"response_format":{"type":"json_object"}`)
+
+	claude := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Anthropic.APIKey = config.NewSecret("vendor-key") })
+	refused := claude.post(t, chatPath, `{"model":"anthropic/claude-sonnet-5",`+user+`,"response_format":{"type":"json_object"}}`)
+	assert.Equal(t, http.StatusBadRequest, refused.StatusCode)
+	assert.Contains(t, read(t, refused), "an answer that is JSON without a schema")
+}
+
 func TestErrorsOfGeminiHaveTheirShape(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)

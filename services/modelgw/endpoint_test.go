@@ -471,10 +471,10 @@ func TestARefusalSaysWhichMemberAndWhy(t *testing.T) {
 		`{"messages":[]}`:                    {"missing_required_parameter", "model"},
 		`{"model":"nobody/x","messages":[]}`: {"model_not_found", "model"},
 		`{"model":"mockllm/m"}`:              {"missing_required_parameter", "messages"},
-		`{"model":"mockllm/m","messages":[{"role":"critic","content":"x"}]}`:          {"invalid_value", "messages[0].role"},
-		`{"model":"mockllm/m","messages":[{"role":"user"}]}`:                          {"missing_required_parameter", "messages[0].content"},
-		`{"model":"mockllm/m",` + user + `,"audio":{"voice":"a"}}`:                    {"unsupported_parameter", "audio"},
-		`{"model":"mockllm/m",` + user + `,"response_format":{"type":"json_object"}}`: {"unsupported_parameter", "response_format.type"},
+		`{"model":"mockllm/m","messages":[{"role":"critic","content":"x"}]}`:   {"invalid_value", "messages[0].role"},
+		`{"model":"mockllm/m","messages":[{"role":"user"}]}`:                   {"missing_required_parameter", "messages[0].content"},
+		`{"model":"mockllm/m",` + user + `,"audio":{"voice":"a"}}`:             {"unsupported_parameter", "audio"},
+		`{"model":"mockllm/m",` + user + `,"response_format":{"type":"json"}}`: {"invalid_value", "response_format.type"},
 	} {
 		answer := g.post(t, chatPath, body)
 		assert.GreaterOrEqual(t, answer.StatusCode, http.StatusBadRequest, body)

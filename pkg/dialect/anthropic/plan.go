@@ -14,7 +14,6 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // noContent replaces an empty message: the server refuses empty texts.
@@ -84,9 +83,8 @@ func (e *encoder) plan() *plan {
 	for _, tool := range e.Tools {
 		e.CheckTool(tool)
 	}
-	if schema := e.Config.GetResponseSchema(); schema != nil && !jsonread.IsObject(schema.GetJsonSchema()) {
-		e.Refuse("config.response_schema.json_schema", "a schema of answers that is no JSON object")
-	}
+	e.CheckSchema(e.Config.GetResponseSchema())
+	e.RefuseAnyJSON(e.Config.GetResponseSchema())
 	p := &plan{turns: make([]turn, 0, len(e.Messages))}
 	messages := e.Messages
 	if e.Cache.Off {

@@ -177,11 +177,12 @@ const schemaFormat = "json_schema"
 // output writes the form of the answer. The schema is a text.
 func (e *encoder) output(schema *modelv1.ResponseSchema) {
 	e.CheckSchema(schema)
+	e.RefuseAnyJSON(schema)
 	e.Body.BeginObjectMember("textFormat")
 	e.Body.TextMember("type", schemaFormat)
 	e.Body.BeginObjectMember("structure")
 	e.Body.BeginObjectMember("jsonSchema")
-	e.Body.TextMember("schema", cmp.Or(schema.GetJsonSchema(), "{}"))
+	e.Body.TextMember("schema", schema.GetJsonSchema())
 	e.Body.TextUnlessEmpty("name", schema.GetName())
 	e.Body.TextUnlessEmpty("description", schema.GetDescription())
 	e.Body.EndObject()

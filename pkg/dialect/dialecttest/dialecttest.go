@@ -85,6 +85,7 @@ func Run(t *testing.T, h Harness) {
 		"members replace those of the same name":               members,
 		"a request needs no configuration":                     unconfigured,
 		"what the format cannot express is refused":            unsupported,
+		"an answer that is JSON without a schema":              anyJSON,
 		"members that are not known are ignored":               unknownMembers,
 		"a client's request that is none is refused":           badRequests,
 		"a response says what was answered":                    responses,

@@ -163,6 +163,21 @@ func unsupported(t *testing.T, h Harness) {
 	}
 }
 
+// anyJSON asks for an answer that is JSON without a schema, which a format has, or refuses by name.
+func anyJSON(t *testing.T, h Harness) {
+	r := &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{ResponseSchema: dialect.AnyJSON()}}
+	body, err := h.Codec.AppendRequest(nil, r)
+	if failure, ok := errors.AsType[*dialect.UnsupportedError](err); ok {
+		assert.Equal(t, "config.response_schema.json_schema", failure.Field)
+		assert.Contains(t, failure.What, "without a schema")
+		return
+	}
+	require.NoError(t, err)
+	got, err := h.Codec.ParseRequest(body)
+	require.NoError(t, err)
+	assert.True(t, dialect.IsAnyJSON(got.Config.GetResponseSchema()), "%s", body)
+}
+
 // extended adds a member that no version knows to a JSON object.
 func extended(t testing.TB, object string) string {
 	t.Helper()

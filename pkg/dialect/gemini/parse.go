@@ -242,7 +242,7 @@ func (o *wireConfig) format(c *modelv1.GenerateConfig) error {
 	case schema != "":
 		c.ResponseSchema = &modelv1.ResponseSchema{Name: "response", JsonSchema: schema}
 	case o.Type == typeJSON:
-		return dialect.NotSupported(paramConfig+"responseMimeType", "`%s` is supported here with a `responseJsonSchema`", typeJSON)
+		c.ResponseSchema = dialect.AnyJSON()
 	case o.Type != "" && o.Type != typeText:
 		return dialect.NotSupported(paramConfig+"responseMimeType", "%q is none of %s, %s", o.Type, typeText, typeJSON)
 	}

@@ -227,7 +227,9 @@ func (e *encoder) options() {
 	if schema := c.GetResponseSchema(); schema != nil {
 		e.CheckSchema(schema)
 		e.Member("responseMimeType", func() { e.Body.Text(typeJSON) })
-		e.Member("responseJsonSchema", func() { e.Body.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
+		if !dialect.IsAnyJSON(schema) {
+			e.Member("responseJsonSchema", func() { e.Body.Raw(schema.GetJsonSchema()) })
+		}
 	}
 	if _, images := chat.ImageOutput(c); images {
 		e.Member("responseModalities", func() { e.Body.Texts([]string{modalityText, modalityImage}) })

@@ -46,7 +46,7 @@ func TestWhatAClientMustNotAskFor(t *testing.T) {
 		`{` + messages + `,"max_tokens":0}`:                                                                                                            "max_tokens", `{` + messages + `,"n":0}`: "n", `{` + messages + `,"logprobs":true}`: "logprobs",
 		`{` + messages + `,"safe_prompt":true}`: "safe_prompt", `{` + messages + `,"guardrails":[]}`: "guardrails", `{` + messages + `,"stop":7}`: "stop",
 		`{` + messages + `,"tool_choice":"some"}`: "tool_choice", `{` + messages + `,"tools":[{"type":"web_search"}]}`: "tools[0].type",
-		`{` + messages + `,"response_format":{"type":"json_object"}}`: "response_format.type",
+		`{` + messages + `,"response_format":{"type":"json"}}`: "response_format.type",
 	} {
 		_, err := mistralchat.Codec{}.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)

@@ -34,15 +34,22 @@ func ReadResponseSchema(f *ResponseFormat, param string) (*modelv1.ResponseSchem
 		return &modelv1.ResponseSchema{Name: s.Name, JsonSchema: string(s.Schema), Description: s.Description, Strict: s.Strict}, nil
 	case "text":
 		return nil, nil
-	case "json_object":
-		return nil, dialect.NotSupported(param+".type", "`json_object` is not supported here; give a `json_schema`")
+	case AnyJSON:
+		return dialect.AnyJSON(), nil
 	default:
-		return nil, dialect.Invalid(param+".type", "%q is none of text, json_schema", f.Type)
+		return nil, dialect.Invalid(param+".type", "%q is none of text, json_object, json_schema", f.Type)
 	}
 }
 
+// AnyJSON is the type of a format that is a JSON object of any shape.
+const AnyJSON = "json_object"
+
 // WriteResponseSchema writes a schema as the format of an answer.
 func WriteResponseSchema(w *jsonwrite.Writer, schema *modelv1.ResponseSchema) {
+	if dialect.IsAnyJSON(schema) {
+		w.TextObject("type", AnyJSON)
+		return
+	}
 	w.BeginObject()
 	w.TextMember("type", "json_schema")
 	w.BeginObjectMember("json_schema")

@@ -126,7 +126,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 0}`:                                                         "max_tokens",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1}`:                                             "max_completion_tokens",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "n": 1000000}`:                                                            "1 to 1024",
-		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}}`:                              "json_schema",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "jsonobject"}}`:                               "json_schema",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "grammar"}}`:                                  "response_format.type",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "modalities": ["text", "audio"]}`:                                         "modalities",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "web_search_options": {"search_context_size":1}}`:                         "web_search_options",

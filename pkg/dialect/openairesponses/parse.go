@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
@@ -119,10 +120,10 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	f := w.Text.Format
 	switch {
 	case f == nil, f.Type == "text":
-	case f.Type == "json_object":
-		return nil, dialect.NotSupported("text.format.type", "`json_object` is not supported here; give a `json_schema`")
+	case f.Type == openai.AnyJSON:
+		c.ResponseSchema = dialect.AnyJSON()
 	case f.Type != "json_schema":
-		return nil, dialect.Invalid("text.format.type", "%q is none of text, json_schema", f.Type)
+		return nil, dialect.Invalid("text.format.type", "%q is none of text, json_object, json_schema", f.Type)
 	case f.Name == "" || !jsonread.IsSet(f.Schema):
 		return nil, dialect.Invalid("text.format", "needs a name and a schema")
 	default:

@@ -196,6 +196,10 @@ func (e *encoder) format(schema *modelv1.ResponseSchema) {
 	if schema == nil {
 		return
 	}
+	if dialect.IsAnyJSON(schema) {
+		e.Body.TextObjectMember("format", "type", openai.AnyJSON)
+		return
+	}
 	e.CheckSchema(schema)
 	e.Body.BeginObjectMember("format")
 	e.Body.TextMember("type", "json_schema")

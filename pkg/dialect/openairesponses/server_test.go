@@ -127,7 +127,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model":"m","input":"q","max_output_tokens":0}`:                                                                                                                                             "max_output_tokens",
 		`{"model":"m","input":"q","background":true}`:                                                                                                                                                 "background",
 		`{"model":"m","input":"q","prompt":{"id":"p"}}`:                                                                                                                                               "prompt",
-		`{"model":"m","input":"q","text":{"format":{"type":"json_object"}}}`:                                                                                                                          "json_schema",
+		`{"model":"m","input":"q","text":{"format":{"type":"jsonobject"}}}`:                                                                                                                           "json_schema",
 		`{"model":"m","input":"q","text":{"format":{"type":"grammar"}}}`:                                                                                                                              "text.format.type",
 		`{"model":"m","input":"q","text":{"format":{"type":"json_schema"}}}`:                                                                                                                          "text.format",
 	} {

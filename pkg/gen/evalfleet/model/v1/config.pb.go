@@ -789,7 +789,8 @@ type ResponseSchema struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Letters, digits, `_` and `-`, at most 64.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. JSON Schema of the answer. JSON text.
+	// JSON Schema of the answer. JSON text. Empty: the answer is a JSON object of any shape ("JSON mode"), which Anthropic's
+	// models and those of Bedrock do not have; most others need the word JSON in the conversation.
 	JsonSchema string `protobuf:"bytes,2,opt,name=json_schema,json=jsonSchema,proto3" json:"json_schema,omitempty"`
 	// Optional. What the answer is.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -1360,11 +1361,10 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x04_maxB\x13\n" +
 	"\x11_cooldown_secondsB\x12\n" +
 	"\x10_decrease_factorB\x13\n" +
-	"\x11_scale_up_percent\"\xd8\x01\n" +
+	"\x11_scale_up_percent\"\xd2\x01\n" +
 	"\x0eResponseSchema\x124\n" +
-	"\x04name\x18\x01 \x01(\tB \xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,64}$\xb8\xbb\x18\x01R\x04name\x12+\n" +
-	"\vjson_schema\x18\x02 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\n" +
+	"\x04name\x18\x01 \x01(\tB \xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,64}$\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\vjson_schema\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"jsonSchema\x12+\n" +
 	"\vdescription\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\vdescription\x88\x01\x01\x12\x1b\n" +
 	"\x06strict\x18\x04 \x01(\bH\x01R\x06strict\x88\x01\x01B\x0e\n" +

@@ -37,9 +37,9 @@ func (m *model) plan(r *provider.Request) *plan {
 	m.reason(p)
 	m.sample(p)
 	m.choose(p)
-	if schema := c.GetResponseSchema(); schema != nil {
+	if schema := c.GetResponseSchema(); schema != nil && !dialect.IsAnyJSON(schema) {
 		if m.family == anthropicFamily {
-			p.Fields.Schema = cmp.Or(closed(schema.GetJsonSchema()), "{}")
+			p.Fields.Schema = closed(schema.GetJsonSchema())
 		}
 		c.ResponseSchema = nil
 	}

@@ -49,7 +49,9 @@ func (m *model) request(r *provider.Request) (*xai.GetCompletionsRequest, error)
 		request.Stop = c.GetStopSeqs().GetValues()
 		request.FrequencyPenalty, request.PresencePenalty = single(c.FrequencyPenalty), single(c.PresencePenalty)
 	}
-	if schema := c.GetResponseSchema(); schema != nil {
+	if schema := c.GetResponseSchema(); dialect.IsAnyJSON(schema) {
+		request.ResponseFormat = &xai.ResponseFormat{FormatType: xai.FormatType_FORMAT_TYPE_JSON_OBJECT}
+	} else if schema != nil {
 		request.ResponseFormat = &xai.ResponseFormat{FormatType: xai.FormatType_FORMAT_TYPE_JSON_SCHEMA, Schema: new(schema.GetJsonSchema())}
 	}
 	return request, nil

@@ -55,9 +55,8 @@ func adaptDeepSeek(r *dialect.Request) (warnings []string) {
 		r.Choice = chat.ModeChoice(choiceAuto)
 		warnings = append(warnings, notForced+"reasoning_effort none switches thinking off")
 	}
-	if r.Config.ResponseSchema != nil {
-		r.Config.ResponseSchema = nil
-		r.Members = append(r.Members, dialect.Member{Name: "response_format", JSON: `{"type":"json_object"}`})
+	if schema := r.Config.GetResponseSchema(); schema != nil && !dialect.IsAnyJSON(schema) {
+		r.Config.ResponseSchema = dialect.AnyJSON()
 		warnings = append(warnings, "the answer is to be JSON, of any schema: DeepSeek takes none; describe it in the prompt")
 	}
 	return warnings

@@ -605,7 +605,9 @@ class ResponseSchema(_message.Message):
     name: _builtins.str
     """Required. Letters, digits, `_` and `-`, at most 64."""
     json_schema: _builtins.str
-    """Required. JSON Schema of the answer. JSON text."""
+    """JSON Schema of the answer. JSON text. Empty: the answer is a JSON object of any shape ("JSON mode"), which Anthropic's
+    models and those of Bedrock do not have; most others need the word JSON in the conversation.
+    """
     description: _builtins.str
     """Optional. What the answer is."""
     strict: _builtins.bool
