@@ -5,6 +5,7 @@
 //     id: bash-020                    # or ids: [...]; exact: such a case must differ, or the entry is stale
 //     rule: has(case.agent.approval)  # or a CEL expression over the case's own fields; it may cover passing cases
 //     kind: later                     # or design
+//     issue: approval policies        # only of later, and needed there: the name of the issue that builds it
 //     reason: why, in words
 //     run: false                      # do not execute the case at all; default true
 //     fails: 12                       # so many of the recorded cases differ; default 0
@@ -46,11 +47,13 @@ const (
 
 // Entry covers some cases of some themes.
 type Entry struct {
-	Theme  names  `yaml:"theme"`
-	ID     string `yaml:"id"`
-	IDs    names  `yaml:"ids"`
-	Rule   string `yaml:"rule"`
-	Kind   Kind   `yaml:"kind"`
+	Theme names  `yaml:"theme"`
+	ID    string `yaml:"id"`
+	IDs   names  `yaml:"ids"`
+	Rule  string `yaml:"rule"`
+	Kind  Kind   `yaml:"kind"`
+	// Issue names the issue that will build what is missing; of Later entries alone.
+	Issue  string `yaml:"issue"`
 	Reason string `yaml:"reason"`
 	// Run is nil or true when a covered case is executed although it is known to differ.
 	Run *bool `yaml:"run"`
@@ -176,6 +179,8 @@ func (e *Entry) prepare(env *cel.Env) error {
 		return errors.New("names no theme")
 	case e.Kind != Later && e.Kind != Design:
 		return fmt.Errorf("kind is %q, not later or design", e.Kind)
+	case (e.Kind == Later) != (strings.TrimSpace(e.Issue) != ""):
+		return errors.New("is to name an issue if its kind is later, and only then")
 	case strings.TrimSpace(e.Reason) == "":
 		return errors.New("gives no reason")
 	case e.Exact() && e.Rule != "":

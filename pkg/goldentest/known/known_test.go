@@ -68,7 +68,7 @@ func TestEntriesCoverByThemeIDAndRule(t *testing.T) {
 			if entry != test.entry {
 				separator, end = ", ", "}"
 			}
-			list, err := load(t, "- "+entry+separator+"kind: later"+separator+"reason: r"+end)
+			list, err := load(t, "- "+entry+separator+"kind: later"+separator+"issue: i"+separator+"reason: r"+end)
 			require.NoError(t, err)
 			require.Len(t, list.Entries(), 1)
 			fields := test.fields
@@ -83,7 +83,7 @@ func TestEntriesCoverByThemeIDAndRule(t *testing.T) {
 func TestAnEntryByIDGoesBeforeOneByRule(t *testing.T) {
 	t.Parallel()
 	list, err := load(t, `
-- {theme: a, rule: "true", kind: later, reason: first rule}
+- {theme: a, rule: "true", kind: later, issue: i, reason: first rule}
 - {theme: a, rule: "true", kind: design, reason: second rule}
 - {theme: a, id: one, kind: design, reason: id, run: false}
 - {theme: a, id: one, kind: design, reason: id again}
@@ -108,19 +108,21 @@ func TestAnEntryByIDGoesBeforeOneByRule(t *testing.T) {
 func TestFaultyEntriesAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, text, want string }{
-		{"no theme", `- {kind: later, reason: r}`, "a.yaml, entry 1: names no theme"},
+		{"no theme", `- {kind: later, issue: i, reason: r}`, "a.yaml, entry 1: names no theme"},
 		{"no kind", `- {theme: a, reason: r}`, `kind is ""`},
 		{"another kind", `- {theme: a, kind: never, reason: r}`, `kind is "never"`},
-		{"no reason", `- {theme: a, kind: later, reason: " "}`, "gives no reason"},
-		{"ids and a rule", `- {theme: a, id: b, rule: "true", kind: later, reason: r}`, "both ids and a rule"},
-		{"unknown field", `- {theme: a, kind: later, reason: r, when: x}`, "when"},
-		{"rule that does not compile", `- {theme: a, rule: "case.", kind: later, reason: r}`, "entry 1: rule:"},
-		{"rule of an unknown name", `- {theme: a, rule: "cas.x", kind: later, reason: r}`, "undeclared reference"},
-		{"rule that is no condition", `- {theme: a, rule: "1 + 1", kind: later, reason: r}`, "not true or false"},
-		{"theme that is no pattern", `- {theme: "[", kind: later, reason: r}`, "syntax error in pattern"},
+		{"later without an issue", `- {theme: a, kind: later, reason: r}`, "is to name an issue"},
+		{"an issue of what stays", `- {theme: a, kind: design, issue: i, reason: r}`, "is to name an issue"},
+		{"no reason", `- {theme: a, kind: later, issue: i, reason: " "}`, "gives no reason"},
+		{"ids and a rule", `- {theme: a, id: b, rule: "true", kind: later, issue: i, reason: r}`, "both ids and a rule"},
+		{"unknown field", `- {theme: a, kind: later, issue: i, reason: r, when: x}`, "when"},
+		{"rule that does not compile", `- {theme: a, rule: "case.", kind: later, issue: i, reason: r}`, "entry 1: rule:"},
+		{"rule of an unknown name", `- {theme: a, rule: "cas.x", kind: later, issue: i, reason: r}`, "undeclared reference"},
+		{"rule that is no condition", `- {theme: a, rule: "1 + 1", kind: later, issue: i, reason: r}`, "not true or false"},
+		{"theme that is no pattern", `- {theme: "[", kind: later, issue: i, reason: r}`, "syntax error in pattern"},
 		{"empty entry", `- {}`, "entry 1: names no theme"},
 		{"no list", `theme: a`, "cannot unmarshal"},
-		{"second entry", "- {theme: a, kind: later, reason: r}\n- {theme: a}", "entry 2"},
+		{"second entry", "- {theme: a, kind: later, issue: i, reason: r}\n- {theme: a}", "entry 2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

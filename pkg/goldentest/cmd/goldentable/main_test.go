@@ -30,7 +30,7 @@ func TestTableAndExitCode(t *testing.T) {
 	write(t, faulty, "core/faulty.json", `{`)
 
 	differences := t.TempDir()
-	write(t, differences, "core.yaml", "- {theme: [core/limits, bridge/replay], kind: later, reason: not built, fails: 1, passes: 1}\n")
+	write(t, differences, "core.yaml", "- {theme: [core/limits, bridge/replay], kind: later, issue: i, reason: not built, fails: 1, passes: 1}\n")
 	differs := t.TempDir()
 	write(t, differs, "1.jsonl", `{"theme":"core/limits","file":"core/limits.jsonl","id":"a","outcome":"passed"}`+"\n"+
 		`{"theme":"core/limits","file":"core/limits.jsonl","id":"b","outcome":"known difference"}`)
