@@ -104,7 +104,7 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		n.err = ended(n.ctx, err)
 		return 0
 	}
-	conversation.Config, _ = provider.Sent(n.model.Provider, conversation.Config)
+	conversation.Config = provider.Fit(n.model.Provider, conversation.Config).Sent
 	conversation.Config.Timeout = new(float64(countPatience))
 	outcome := &generate.Outcome{}
 	response, err := n.ask(n.ctx, &generate.Call{

@@ -196,6 +196,9 @@ func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *genera
 
 // fitted removes the optional parts of an answer if it would not fit into a message.
 func fitted(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
+	if answer.PreparedMessages == nil && answer.GetCall() == nil && len(answer.GetFailedAttempts()) == 0 {
+		return answer
+	}
 	if proto.Size(answer) > maxAnswerBytes {
 		answer.PreparedMessages = nil
 		answer.Warnings = append(answer.Warnings, "the prepared messages are left out: the answer would be too large with them")

@@ -128,10 +128,9 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	if err != nil {
 		return nil, err
 	}
-	sent, unsent := provider.Sent(model.Provider, conversation.Config)
-	changed := provider.Changed(model.Provider, conversation.Config)
-	conversation.Config = sent
-	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, unsent...), changed: changed, call: generate.Call{
+	fitted := provider.Fit(model.Provider, conversation.Config)
+	conversation.Config = fitted.Sent
+	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, fitted.Unsent...), changed: fitted.Changed, call: generate.Call{
 		Model: model, Args: ref.Args, Conversation: conversation,
 		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),

@@ -35,14 +35,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	x.address.complete(a)
 	seal.Receive(a.Messages, x.about.Name)
 	singleTexts(a.Messages, m.Kind.Dialect == x.about.Name)
-	if err := x.honoured(a.Config, m); err != nil {
-		return err
-	}
-	fit(a.Config, m)
-	if err := e.fitHosted(ctx, x, a, m); err != nil {
-		return err
-	}
-	if err := e.inline(ctx, x, m, a); err != nil {
+	if err := e.fit(ctx, x, a, m); err != nil {
 		return err
 	}
 	r := &modelv1.GenerateRequest{
@@ -192,10 +185,11 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 	}
 	x.address.complete(a)
 	seal.Receive(a.Messages, x.about.Name)
-	if err := e.fitHosted(ctx, x, a, m); err != nil {
+	caps := provider.CapabilitiesOf(m.Provider, a.Config)
+	if err := e.fitHosted(ctx, x, a, m, caps.Hosted); err != nil {
 		return err
 	}
-	if err := e.inline(ctx, x, m, a); err != nil {
+	if err := e.inline(ctx, x, a, caps.Fetches); err != nil {
 		return err
 	}
 	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{

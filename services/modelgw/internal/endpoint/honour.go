@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -11,10 +12,23 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
+// fit fits a request to a model, or fails.
+func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m *provider.Model) error {
+	caps := provider.CapabilitiesOf(m.Provider, a.Config)
+	if err := x.honoured(a.Config, m, caps.Ignored); err != nil {
+		return err
+	}
+	fitReasoning(a.Config, m, caps.ReasoningHeadroom)
+	if err := e.fitHosted(ctx, x, a, m, caps.Hosted); err != nil {
+		return err
+	}
+	return e.inline(ctx, x, a, caps.Fetches)
+}
+
 // honoured fails if a request has options that the model's provider would ignore. The platform's own API reports them
 // beside the answer, for which no vendor's format has a place.
-func (f *format) honoured(config *modelv1.GenerateConfig, m *provider.Model) error {
-	for _, option := range provider.OptionsSet(config, provider.CapabilitiesOf(m.Provider, config).Ignored) {
+func (f *format) honoured(config *modelv1.GenerateConfig, m *provider.Model, ignored []string) error {
+	for _, option := range provider.OptionsSet(config, ignored) {
 		return dialect.NotSupported(f.member(option), "is not supported by %s; leave it out", m.FullName())
 	}
 	return nil
@@ -40,11 +54,10 @@ func (f *format) blamed(err error) error {
 // leastBudget is the least number of tokens within which models think.
 const leastBudget = 1024
 
-// fit makes how long a model is to think, which is a wish, what a model that thinks within a number of tokens takes:
+// fitReasoning makes how long a model is to think, which is a wish, what a model that thinks within a number of tokens takes:
 // fewer tokens than the bound of its answer, of which they are a part. It is left out where the bound leaves no room,
 // and where the model takes no such number.
-func fit(c *modelv1.GenerateConfig, m *provider.Model) {
-	room := provider.CapabilitiesOf(m.Provider, c).ReasoningHeadroom
+func fitReasoning(c *modelv1.GenerateConfig, m *provider.Model, room *provider.ReasoningHeadroom) {
 	if room == nil || !room.Budget {
 		return
 	}

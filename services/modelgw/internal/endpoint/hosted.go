@@ -28,8 +28,7 @@ func mayUseHosted(ctx context.Context) bool { return auth.FromContext(ctx).Name 
 // fitOffers fits the offers of tools that the client's vendor runs to a model. One that the model's vendor does not run
 // is left out of the offer, or refused in a format whose clients offer it only where they need it; a choice that
 // demands it is refused.
-func (f *format) fitOffers(r *dialect.Request, m *provider.Model) error {
-	h := provider.CapabilitiesOf(m.Provider, r.Config).Hosted
+func (f *format) fitOffers(r *dialect.Request, m *provider.Model, h provider.Hosted) error {
 	if h.NoHistory {
 		dropUses(r.Messages)
 	}
@@ -87,12 +86,12 @@ func withhold(r *dialect.Request) (kinds []string) {
 
 // fitHosted is fitOffers, or withhold where the caller may not use such tools. What is withheld is logged once for each
 // kind.
-func (e *Endpoints) fitHosted(ctx context.Context, x *exchange, r *dialect.Request, m *provider.Model) error {
+func (e *Endpoints) fitHosted(ctx context.Context, x *exchange, r *dialect.Request, m *provider.Model, h provider.Hosted) error {
 	if mayUseHosted(ctx) {
-		return x.fitOffers(r, m)
+		return x.fitOffers(r, m, h)
 	}
 	withheld := withhold(r)
-	if err := x.fitOffers(r, m); err != nil {
+	if err := x.fitOffers(r, m, h); err != nil {
 		return err
 	}
 	for _, kind := range withheld {

@@ -23,11 +23,8 @@ type Fetcher interface {
 const fetching = 16
 
 // inline puts the media itself in the place of addresses, except of those that the provider of the model fetches.
-func (e *Endpoints) inline(ctx context.Context, x *exchange, m *provider.Model, a *dialect.Request) error {
-	fetches := provider.CapabilitiesOf(m.Provider, a.Config).Fetches
+func (e *Endpoints) inline(ctx context.Context, x *exchange, a *dialect.Request, fetches provider.Fetches) error {
 	left, begun := e.cfg.FetchMedia.MaxBytes, false
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.FetchMedia.Timeout)
-	defer cancel()
 	for i, message := range a.Messages {
 		for j, part := range message.GetContent().GetList().GetParts() {
 			address := chat.Media(part).GetUri()
@@ -41,6 +38,9 @@ func (e *Endpoints) inline(ctx context.Context, x *exchange, m *provider.Model, 
 				return refused(errors.New("is not fetched here; give the data itself, in base64"))
 			}
 			if !begun {
+				timed, cancel := context.WithTimeout(ctx, e.cfg.FetchMedia.Timeout)
+				defer cancel()
+				ctx = timed
 				select {
 				case e.fetching <- struct{}{}:
 					defer func() { <-e.fetching }()

@@ -74,23 +74,23 @@ func ChangeEffort(c *modelv1.GenerateConfig, sent string) []*modelv1.ChangedOpti
 	return Change("reasoning_effort", c.GetReasoningEffort(), sent)
 }
 
-// Changed returns the options of a configuration that are sent to a provider with other values.
-func Changed(p Provider, config *modelv1.GenerateConfig) []*modelv1.ChangedOption {
-	left, _ := without(p, config)
-	return changed(p, left)
+// Fitted is a configuration fitted to a provider.
+type Fitted struct {
+	// Sent is the configuration as it is sent, Unsent the set options that are not, and Changed those with other values.
+	Sent    *modelv1.GenerateConfig
+	Unsent  []Unsent
+	Changed []*modelv1.ChangedOption
 }
 
-func changed(p Provider, left *modelv1.GenerateConfig) []*modelv1.ChangedOption {
-	if changer, ok := p.(OptionChanger); ok {
-		return changer.Changed(left)
-	}
-	return nil
-}
-
-// Sent returns a configuration as it is sent to a provider, and the set options that are not sent.
-func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []Unsent) {
+// Fit fits a configuration, which is not modified, to a provider.
+func Fit(p Provider, config *modelv1.GenerateConfig) Fitted {
 	left, unsent := without(p, config)
-	return chat.Changed(left, changed(p, left)), unsent
+	fitted := Fitted{Sent: left, Unsent: unsent}
+	if changer, ok := p.(OptionChanger); ok {
+		fitted.Changed = changer.Changed(left)
+		fitted.Sent = chat.Changed(left, fitted.Changed)
+	}
+	return fitted
 }
 
 // without returns the part of a configuration that is sent to a provider, and the set options that are not sent.

@@ -93,7 +93,7 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 			t.Parallel()
 			p, err := open(t, providertest.GoldenSetup{APIKey: "k"}).Open(provider.Spec{Model: tt.model, Account: provider.DefaultAccount})
 			require.NoError(t, err)
-			_, unsent := provider.Sent(p, tt.config)
+			unsent := provider.Fit(p, tt.config).Unsent
 			assert.Equal(t, tt.unsent, unsent)
 		})
 	}

@@ -36,9 +36,9 @@ func TestAModelOnAzure(t *testing.T) {
 	p, err := openModel(t, c, provider.Spec{Model: "azure/claude-sonnet-5-5", Args: `{"streaming":false}`})
 	require.NoError(t, err)
 	fallback := &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"m"}}}
-	left, unsent := provider.Sent(p, fallback)
-	assert.Equal(t, []provider.Unsent{{Option: "fallback_models", Why: "which does not take it"}}, unsent)
-	_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: left})
+	fitted := provider.Fit(p, fallback)
+	assert.Equal(t, []provider.Unsent{{Option: "fallback_models", Why: "which does not take it"}}, fitted.Unsent)
+	_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: fitted.Sent})
 	require.NoError(t, err)
 	assert.Equal(t, "/anthropic/v1/messages", got.URL.Path)
 	assert.Equal(t, []string{"key-of-azure", "key-of-azure", ""}, []string{got.Header.Get("Api-Key"), got.Header.Get("X-Api-Key"), got.Header.Get("Authorization")})

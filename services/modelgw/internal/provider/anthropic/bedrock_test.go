@@ -74,9 +74,9 @@ func TestARequestToBedrock(t *testing.T) {
 	require.NoError(t, err)
 	fallback := &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"m"}}}
 	fallback.ExtraHeaders = &modelv1.HeaderMap{Values: map[string]string{"anthropic-beta": "of-one, of-both", "Anthropic_Beta": "of-other,of-both"}}
-	left, unsent := provider.Sent(p, fallback)
-	assert.Equal(t, []provider.Unsent{{Option: "fallback_models", Why: "which does not take it"}}, unsent)
-	_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: left})
+	fitted := provider.Fit(p, fallback)
+	assert.Equal(t, []provider.Unsent{{Option: "fallback_models", Why: "which does not take it"}}, fitted.Unsent)
+	_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: fitted.Sent})
 	require.NoError(t, err)
 	assert.Equal(t, "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/invoke", got.URL.EscapedPath())
 	assert.Contains(t, got.Header.Get("Authorization"), "/us-east-1/bedrock/aws4_request")

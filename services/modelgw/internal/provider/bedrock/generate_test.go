@@ -286,7 +286,7 @@ func TestWhatIsNotConfiguredIsSaid(t *testing.T) {
 	require.NoError(t, half.Validate(), "variables of other programs do not stop the server")
 	p, err := kindOf(t, bedrock.Config{APIKey: config.NewSecret("key")}).Open(provider.Spec{Model: claude45, Account: "default", Args: `{"region_name":"eu-west-1","read_timeout":60}`})
 	require.NoError(t, err)
-	_, unsent := provider.Sent(p, &modelv1.GenerateConfig{})
+	unsent := provider.Fit(p, &modelv1.GenerateConfig{}).Unsent
 	require.Len(t, unsent, 1)
 	assert.Equal(t, "model_args.read_timeout", unsent[0].Option)
 }
@@ -308,7 +308,7 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 		"an effort of an older model": {claude45, &modelv1.GenerateConfig{ReasoningEffort: new("low")}, []string{"reasoning_effort"}},
 	} {
 		var options []string
-		_, unsent := provider.Sent(opened(t, tt.model, "http://x"), tt.config)
+		unsent := provider.Fit(opened(t, tt.model, "http://x"), tt.config).Unsent
 		for _, u := range unsent {
 			options = append(options, u.Option)
 		}

@@ -109,7 +109,7 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, unsent := provider.Sent(opened(t, tt.model, ""), tt.config)
+			unsent := provider.Fit(opened(t, tt.model, ""), tt.config).Unsent
 			assert.Equal(t, tt.unsent, unsent)
 		})
 	}

@@ -159,7 +159,7 @@ func TestAnEffortWithoutACounterpartIsSaid(t *testing.T) {
 	t.Parallel()
 	none := &modelv1.GenerateConfig{ReasoningEffort: new("none")}
 	for name, why := range map[string]string{"grok-4-fast": "own default", "grok-4": "does not take it"} {
-		_, unsent := provider.Sent(opened(t, name, ""), none)
+		unsent := provider.Fit(opened(t, name, ""), none).Unsent
 		require.Len(t, unsent, 1, name)
 		assert.Equal(t, "reasoning_effort", unsent[0].Option)
 		assert.Contains(t, unsent[0].Why, why, name)

@@ -89,7 +89,7 @@ func spent(c *modelv1.GenerateConfig, output *modelv1.ModelOutput) bool {
 
 // request makes the upstream request.
 func (m *model) request(r *provider.Request) *dialect.Request {
-	left, _ := provider.Sent(m, r.Config)
+	left := provider.Fit(m, r.Config).Sent
 	c := chat.Merge(left)
 	var members []dialect.Member
 	if id := r.Conversation(); id != "" && m.cacheKey {

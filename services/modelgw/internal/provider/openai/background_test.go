@@ -127,7 +127,7 @@ func TestARequestInABatchIsNotInTheBackground(t *testing.T) {
 		if tt.extra != "" {
 			c.ExtraBodyJson = &tt.extra
 		}
-		_, unsent := provider.Sent(p, c)
+		unsent := provider.Fit(p, c).Unsent
 		var names []string
 		for _, one := range unsent {
 			names = append(names, one.Option)

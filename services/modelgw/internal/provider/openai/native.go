@@ -104,17 +104,17 @@ func (m *model) refuseServers(r *provider.Request) error {
 func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	other := *m
 	other.args.ResponsesAPI, other.forTools = new(true), true
-	_, unsent := provider.Sent(&other, r.Config)
+	fitted := provider.Fit(&other, r.Config)
 	response, err := other.generateResponses(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	for _, option := range unsent {
+	for _, option := range fitted.Unsent {
 		warning := fmt.Sprintf("%s is not sent to %s, %s: tools that the server runs need the Responses API",
 			option.Option, m.name.id, option.Why)
 		response.Warnings = append(response.Warnings, warning)
 	}
-	for _, change := range provider.Changed(&other, r.Config) {
+	for _, change := range fitted.Changed {
 		response.Warnings = append(response.Warnings, fmt.Sprintf("%s %s is sent to %s as %s", change.GetOption(), change.GetAsked(), m.name.id, change.GetSent()))
 	}
 	return response, nil

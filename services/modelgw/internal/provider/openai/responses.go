@@ -109,7 +109,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 
 // sent returns a copy of the configuration without what is not sent, whether or not that changes an answer.
 func (m *model) sent(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
-	left, _ := provider.Sent(m, c)
+	left := provider.Fit(m, c).Sent
 	return chat.Merge(left)
 }
 

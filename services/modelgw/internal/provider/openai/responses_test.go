@@ -77,7 +77,7 @@ func TestWhatNeedsAVerifiedOrganizationIsLeftOut(t *testing.T) {
 	assert.Len(t, received(), 3)
 	require.NoError(t, ask(&modelv1.GenerateConfig{}))
 	assert.Len(t, received(), 4, "what is known is not asked for again")
-	_, unsent := provider.Sent(p, &modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)})
+	unsent := provider.Fit(p, &modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)}).Unsent
 	assert.Len(t, unsent, 1, "whole answers have no pieces to wait for")
 	err := ask(&modelv1.GenerateConfig{ReasoningSummary: new("detailed")})
 	failure, ok := provider.As(err)
@@ -88,7 +88,7 @@ func TestWhatNeedsAVerifiedOrganizationIsLeftOut(t *testing.T) {
 	asked := openAt(t, url, "gpt-5", `{"responses_api": true, "streaming": true}`)
 	_, err = asked.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}})
 	require.NoError(t, err)
-	_, unsent = provider.Sent(asked, &modelv1.GenerateConfig{})
+	unsent = provider.Fit(asked, &modelv1.GenerateConfig{}).Unsent
 	require.Len(t, unsent, 1, "a stream that is asked for is left out, which is said")
 	assert.Equal(t, provider.ModelArgument+"streaming", unsent[0].Option)
 }

@@ -146,7 +146,7 @@ func TestEfforts(t *testing.T) {
 	} {
 		c := &modelv1.GenerateConfig{ReasoningEffort: &test.effort}
 		members, _ := sent(t, test.service, test.model, &provider.Request{Config: c})
-		_, unsent := provider.Sent(openAt(t, test.service, test.model, "http://127.0.0.1:1", ""), c)
+		unsent := provider.Fit(openAt(t, test.service, test.model, "http://127.0.0.1:1", ""), c).Unsent
 		if test.member == "" {
 			assert.NotContains(t, members, "reasoning_effort", i)
 			assert.NotContains(t, members, "reasoning", i)
@@ -388,7 +388,7 @@ func TestOtherOutputsAreRefused(t *testing.T) {
 	for _, service := range []string{"perplexity", "groq"} {
 		p := openAt(t, service, "m", "http://127.0.0.1:1", "")
 		require.NoError(t, p.Check(c), service)
-		_, unsent := provider.Sent(p, c)
+		unsent := provider.Fit(p, c).Unsent
 		assert.Equal(t, []provider.Unsent{{Option: "modalities", Why: "which does not take it"}}, unsent, service)
 	}
 }
@@ -414,7 +414,7 @@ func TestArgumentsOfAnotherFormat(t *testing.T) {
 		p, err := kindOf(t, test.service, openaicompat.Services{strings.TrimSuffix(test.service, "-completions"): {Account: account}}).
 			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: test.args})
 		require.NoError(t, err)
-		_, unsent := provider.Sent(p, &modelv1.GenerateConfig{})
+		unsent := provider.Fit(p, &modelv1.GenerateConfig{}).Unsent
 		var names []string
 		for _, u := range unsent {
 			names = append(names, strings.TrimPrefix(u.Option, provider.ModelArgument))
@@ -520,10 +520,10 @@ func TestOptionsOfSamplingOfAServer(t *testing.T) {
 			t.Cleanup(server.Close)
 			p := openAt(t, "vllm", "m", server.URL+"/v1", "")
 			c := &modelv1.GenerateConfig{BestOf: new(int32(3)), TopK: new(int32(5))}
-			sent, unsent := provider.Sent(p, c)
-			assert.Empty(t, unsent)
+			fitted := provider.Fit(p, c)
+			assert.Empty(t, fitted.Unsent)
 			ask := func() (*provider.Response, error) {
-				return p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: sent})
+				return p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: fitted.Sent})
 			}
 			first, err := ask()
 			body := <-asked

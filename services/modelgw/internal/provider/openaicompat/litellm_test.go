@@ -111,7 +111,7 @@ func TestAProxySaysWhichModelsAreBehindAName(t *testing.T) {
 			}
 			tokens, _ := p.(provider.Windowed).ContextTokens()
 			assert.Equal(t, test.window, tokens)
-			_, unsent := provider.Sent(p, c)
+			unsent := provider.Fit(p, c).Unsent
 			assert.Equal(t, test.warned, len(unsent) > 0, "%v", unsent)
 			assert.Equal(t, []string{
 				"GET /v1/model/info", "GET /key/info", "GET /team/info?team_id=t+1", "POST /v1/chat/completions", "POST /v1/chat/completions",

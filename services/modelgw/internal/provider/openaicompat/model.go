@@ -443,7 +443,7 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 
 // base is the part of a request that is the same in both formats, with the service's differences; it returns warnings.
 func (m *model) base(r *provider.Request) (base dialect.Request, warnings []string) {
-	sent, _ := provider.Sent(m, r.Config)
+	sent := provider.Fit(m, r.Config).Sent
 	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r), Members: slices.Clone(m.members)}
 	if id := r.Conversation(); id != "" && m.service.ConversationMember != "" {
 		base.Members = append(base.Members, dialect.Member{Name: m.service.ConversationMember, JSON: chatapi.Text(id)})

@@ -76,7 +76,7 @@ func (m *rawModel) Generate(ctx context.Context, r *provider.Request) (*provider
 	if m.service.ListsWindows {
 		m.window.ask(ctx, m.client, m.name)
 	}
-	sent, _ := provider.Sent(m, r.Config)
+	sent := provider.Fit(m, r.Config).Sent
 	request := &rawcompletions.Request{Model: m.name, Prompt: prompt, Config: chat.Merge(sent)}
 	call := &exchange.Call{URL: m.client.BaseURL + rawcompletions.Path, Header: m.client.Header(r), Model: m.name}
 	response, err := m.exchange.Do(ctx, r, call, request.Append)

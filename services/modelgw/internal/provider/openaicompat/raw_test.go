@@ -98,7 +98,7 @@ func TestOptionsOfARawPrompt(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"model":"base","prompt":"q","max_tokens":9,"top_p":0.9,"temperature":0.5,"stop":["END"],"frequency_penalty":0.1,"presence_penalty":0.2,
 		"seed":7,"n":2,"logprobs":3,"prompt_logprobs":2,"echo":true,"metadata":{"a":1}}`, string(sent))
-	_, unsent := provider.Sent(p, c)
+	unsent := provider.Fit(p, c).Unsent
 	assert.Equal(t, []provider.Unsent{{Option: "reasoning_effort", Why: "which does not take it"}, {Option: "top_k", Why: "which does not take it"}}, unsent)
 }
 

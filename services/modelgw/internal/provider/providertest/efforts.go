@@ -31,7 +31,7 @@ func testEfforts(t *testing.T, r *recorder, p provider.Provider, without []strin
 			if all := words(request.body); len(all) > len(without) {
 				assert.Contains(t, all, left.ProtoReflect().Get(fields.ByName(option)).String(), "%s %s", option, word)
 			}
-			assert.Empty(t, provider.Changed(p, left), "%s %s is changed, and then once more", option, word)
+			assert.Empty(t, provider.Fit(p, left).Changed, "%s %s is changed, and then once more", option, word)
 		}
 	}
 }

@@ -124,8 +124,9 @@ func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.Genera
 		chat.User("q"),
 	}, Tools: tools, Config: config}, provider.CapabilitiesOf(p, config))
 	require.NoError(t, err)
-	left, names := provider.Sent(p, prepared.Config)
-	for _, u := range names {
+	fitted := provider.Fit(p, prepared.Config)
+	left = fitted.Sent
+	for _, u := range fitted.Unsent {
 		unsent = append(unsent, u.Option)
 		assert.NotEmpty(t, u.Why)
 	}

@@ -139,7 +139,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	_, err = kind.Open(provider.Spec{Model: "river", Account: provider.DefaultAccount})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, rpcerr.Reason(err))
 	assert.False(t, kind.Accounts[0].GetUsable())
-	_, unsent := provider.Sent(opened(t, "", `{"read_timeout":5}`), &modelv1.GenerateConfig{ReasoningEffort: new("none")})
+	unsent := provider.Fit(opened(t, "", `{"read_timeout":5}`), &modelv1.GenerateConfig{ReasoningEffort: new("none")}).Unsent
 	assert.Len(t, unsent, 2)
 }
 
