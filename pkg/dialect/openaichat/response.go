@@ -1,11 +1,13 @@
 package openaichat
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -275,6 +277,7 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 		}
 	}
 	list, _ := json.Marshal(details)
+	list = bytes.ToValidUTF8(list, []byte(string(utf8.RuneError))) // Undecoded JSON may have other bytes.
 	r := &contentv1.Reasoning{Signature: new(detailsScheme + string(list))}
 	switch {
 	case sealed != nil:

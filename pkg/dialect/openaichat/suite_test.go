@@ -57,7 +57,7 @@ var suite = dialecttest.Harness{
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":"<think signature=\"s\">a</think>b","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]}],"tool_choice":"auto","stop":["a"]}`,
 		`{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"x","format":"evalfleet"}]}]}`,
 	},
-	Responses: []string{whole, `{"choices": [{"message": {"content": null, "refusal": "no", "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}}]}`},
+	Responses: []string{whole, `{"choices": [{"message": {"content": null, "refusal": "no", "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}}]}`, "{\"choices\": [{\"message\": {\"reasoning_details\": [{\"type\": \"\xff\"}]}}]}"},
 	Streams: map[string]dialecttest.Stream{
 		"two choices, in small pieces": {Events: events(chunks(3)), Body: whole},
 		"two choices, in one piece":    {Events: events(chunks(1000)), Body: whole},
