@@ -162,6 +162,9 @@ type Request struct {
 	Config *modelv1.GenerateConfig
 	// Stream requests the answer in pieces.
 	Stream bool
+	// OneCall means that the client takes one call in an answer, in the older of two forms that its format has for calls:
+	// of more, it gets the first.
+	OneCall bool
 	// IncludeUsage means that a client asked for usage at the end of a stream, in formats that omit it otherwise.
 	// Encoded requests always ask for it.
 	IncludeUsage bool

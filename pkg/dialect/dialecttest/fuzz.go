@@ -86,9 +86,11 @@ func FuzzDecodeResponse(f *testing.F, h Harness) {
 // checkOutput checks that an output can be given on, and sent back.
 func checkOutput(t *testing.T, h Harness, output *modelv1.ModelOutput) {
 	t.Helper()
-	body, err := h.Codec.AppendResponse(nil, output, dialect.ResponseMeta{Model: "m"})
-	if err != nil && !errors.Is(err, dialect.ErrNoChoices) || err == nil && !json.Valid(body) {
-		t.Fatalf("the answer became %q: %v", body, err)
+	for _, oneCall := range []bool{false, true} {
+		body, err := h.Codec.AppendResponse(nil, output, dialect.ResponseMeta{Model: "m", Request: &dialect.Request{OneCall: oneCall}})
+		if err != nil && !errors.Is(err, dialect.ErrNoChoices) || err == nil && !json.Valid(body) {
+			t.Fatalf("the answer became %q: %v", body, err)
+		}
 	}
 	r := &dialect.Request{Model: "m"}
 	for _, choice := range output.GetChoices() {
@@ -125,25 +127,35 @@ func FuzzStream(f *testing.F, h Harness) {
 			}
 			return
 		}
-		var wire bytes.Buffer
-		w := h.Codec.NewStreamWriter(&wire, meta(h))
-		for _, piece := range pieces {
-			if err := w.Write(piece); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(output); err != nil {
-			if !errors.Is(err, dialect.ErrNoChoices) {
-				t.Fatal(err)
-			}
-			return
-		}
-		written := wire.String()
-		client, _, err := read(h, &wire)
-		if err != nil || !client.Complete() || !h.NoLastEvent && !client.Done() {
-			t.Fatalf("%q became %q: %v", events, written, err)
+		for _, oneCall := range []bool{false, true} {
+			checkStream(t, h, events, output, pieces, oneCall)
 		}
 	})
+}
+
+// checkStream checks that the pieces of a stream, and its output, can be streamed to a client that can read them.
+func checkStream(t *testing.T, h Harness, events []byte, output *modelv1.ModelOutput, pieces []*modelv1.GenerateDelta, oneCall bool) {
+	t.Helper()
+	var wire bytes.Buffer
+	about := meta(h)
+	about.Request = &dialect.Request{OneCall: oneCall}
+	w := h.Codec.NewStreamWriter(&wire, about)
+	for _, piece := range pieces {
+		if err := w.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(output); err != nil {
+		if !errors.Is(err, dialect.ErrNoChoices) {
+			t.Fatal(err)
+		}
+		return
+	}
+	written := wire.String()
+	client, _, err := read(h, &wire)
+	if err != nil || !client.Complete() || !h.NoLastEvent && !client.Done() {
+		t.Fatalf("%q became %q: %v", events, written, err)
+	}
 }
 
 // FuzzScanUsage checks that no bytes make the scan panic.

@@ -17,10 +17,13 @@ type Call struct {
 	Index    *int   `json:"index"`
 	ID       string `json:"id"`
 	Type     string `json:"type"`
-	Function struct {
-		Name      string            `json:"name"`
-		Arguments dialect.Arguments `json:"arguments"`
-	} `json:"function"`
+	Function Called `json:"function"`
+}
+
+// Called is the function that a call is of, and its arguments.
+type Called struct {
+	Name      string            `json:"name"`
+	Arguments dialect.Arguments `json:"arguments"`
 }
 
 // ReadCalls reads calls. tools are the offered tools; nil if they do not matter. A call without a name is none.

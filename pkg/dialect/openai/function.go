@@ -16,12 +16,27 @@ const typeFunction = "function"
 
 // Function is a tool on the wire, as chat completions have it.
 type Function struct {
-	Type     string `json:"type"`
-	Function *struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-	} `json:"function"`
+	Type     string       `json:"type"`
+	Function *Declaration `json:"function"`
+}
+
+// Declaration declares a function.
+type Declaration struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// Tool reads a declaration, which may be nil; param is its place within the request.
+func (d *Declaration) Tool(param string) (*toolv1.ToolInfo, error) {
+	if d == nil || d.Name == "" {
+		return nil, dialect.Required(param + ".name")
+	}
+	schema := dialect.NoParameters
+	if jsonread.IsSet(d.Parameters) {
+		schema = string(d.Parameters)
+	}
+	return &toolv1.ToolInfo{Name: d.Name, Description: d.Description, ParametersJson: schema}, nil
 }
 
 // ReadFunctions reads the tools of a client's request. Tools of other types are refused.
@@ -29,17 +44,14 @@ func ReadFunctions(functions []Function) ([]*toolv1.ToolInfo, error) {
 	var tools []*toolv1.ToolInfo
 	for i, t := range functions {
 		param := fmt.Sprintf("tools[%d]", i)
-		switch {
-		case t.Type != typeFunction:
+		if t.Type != typeFunction {
 			return nil, dialect.NotSupported(param+".type", "%q is not supported here; `function` is", t.Type)
-		case t.Function == nil || t.Function.Name == "":
-			return nil, dialect.Required(param + ".function.name")
 		}
-		schema := dialect.NoParameters
-		if jsonread.IsSet(t.Function.Parameters) {
-			schema = string(t.Function.Parameters)
+		tool, err := t.Function.Tool(param + ".function")
+		if err != nil {
+			return nil, err
 		}
-		tools = append(tools, &toolv1.ToolInfo{Name: t.Function.Name, Description: t.Function.Description, ParametersJson: schema})
+		tools = append(tools, tool)
 	}
 	return tools, nil
 }

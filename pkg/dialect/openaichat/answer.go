@@ -22,15 +22,16 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
+	form := formOf(&meta)
 	w.BeginObject()
 	openai.WriteHead(w, &meta, output, "chat.completion")
 	w.Key("choices")
 	for i, c := range jsonwrite.Objects(w, output.GetChoices()) {
 		w.IntMember("index", int64(i))
 		w.Key("message")
-		writeAnswer(w, c.GetMessage())
+		writeAnswer(w, c.GetMessage(), form)
 		writeLogprobs(w, c.GetLogprobs())
-		w.TextMember("finish_reason", finishReason(c.GetStopReason()))
+		w.TextMember("finish_reason", finishReason(c.GetStopReason(), form))
 	}
 	if usage := output.GetUsage(); usage != nil {
 		w.Key("usage")
@@ -85,7 +86,7 @@ func openReasoning(r *contentv1.Reasoning) string {
 	return r.GetReasoning()
 }
 
-func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
+func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage, form callForm) {
 	s := saidBy(m, "\n")
 	w.BeginObject()
 	w.TextMember("role", "assistant")
@@ -101,7 +102,7 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	writeImages(w, s.parts)
 	writeSources(w, s.sources)
 	if len(s.calls) > 0 {
-		writeCalls(w, s.calls)
+		form.write(w, s.calls)
 	}
 	w.EndObject()
 }
@@ -119,10 +120,12 @@ func writeSources(w *jsonwrite.Writer, sources []citation.Annotation) {
 }
 
 // finishReason is the word for a stop reason.
-func finishReason(reason modelv1.StopReason) string {
+func finishReason(reason modelv1.StopReason, form callForm) string {
 	switch reason {
-	case modelv1.StopReason_STOP_REASON_TOOL_CALLS, modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
-		return chat.StopReasonName(reason)
+	case modelv1.StopReason_STOP_REASON_TOOL_CALLS:
+		return form.finish()
+	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
+		return finishFiltered
 	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 		return "length"
 	default:

@@ -18,6 +18,8 @@ type wireRequest struct {
 	Messages         []wireMessage          `json:"messages"`
 	Tools            []openai.Function      `json:"tools"`
 	ToolChoice       json.RawMessage        `json:"tool_choice"`
+	Functions        []openai.Declaration   `json:"functions"`
+	FunctionCall     json.RawMessage        `json:"function_call"`
 	Stream           *bool                  `json:"stream"`
 	StreamOptions    *streamOptions         `json:"stream_options"`
 	MaxTokens        *int64                 `json:"max_tokens"`
@@ -36,12 +38,9 @@ type wireRequest struct {
 	Effort           *string                `json:"reasoning_effort"`
 	Verbosity        *string                `json:"verbosity"`
 	Format           *openai.ResponseFormat `json:"response_format"`
-	// Not expressible in the canonical form.
-	Functions    json.RawMessage `json:"functions"`
-	FunctionCall json.RawMessage `json:"function_call"`
-	Audio        json.RawMessage `json:"audio"`
-	Modalities   []string        `json:"modalities"`
-	WebSearch    json.RawMessage `json:"web_search_options"`
+	Audio            json.RawMessage        `json:"audio"`
+	Modalities       []string               `json:"modalities"`
+	WebSearch        json.RawMessage        `json:"web_search_options"`
 }
 
 type streamOptions struct {
@@ -66,27 +65,36 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	if r.Messages, err = w.messages(); err != nil {
 		return nil, err
 	}
-	if r.Tools, err = openai.ReadFunctions(w.Tools); err != nil {
-		return nil, err
-	}
-	if jsonread.IsSet(w.WebSearch) {
-		search, err := hosted.ChatOffer(w.WebSearch)
-		if err != nil {
-			return nil, err
-		}
-		if all := append(r.Tools, search); len(hosted.Distinct(all)) == len(all) {
-			r.Tools = all
-		} else {
-			return nil, dialect.Invalid("tools", "has a function %s, which is the name of the search of web_search_options", search.GetName())
-		}
-	}
-	if r.Choice, err = openai.ReadChoice(w.ToolChoice, "tool_choice", openai.ChoiceRequired); err != nil {
+	if err := w.offer(r); err != nil {
 		return nil, err
 	}
 	if r.Config, err = w.config(); err != nil {
 		return nil, err
 	}
 	return r, w.check()
+}
+
+// offer reads the tools on offer, in one of the two forms for them, and the choice among them.
+func (w *wireRequest) offer(r *dialect.Request) (err error) {
+	member := "tools"
+	if w.older() {
+		member = memberFunctions
+		err = w.offerFunctions(r)
+	} else if r.Tools, err = openai.ReadFunctions(w.Tools); err == nil {
+		r.Choice, err = openai.ReadChoice(w.ToolChoice, "tool_choice", openai.ChoiceRequired)
+	}
+	if err != nil || !jsonread.IsSet(w.WebSearch) {
+		return err
+	}
+	search, err := hosted.ChatOffer(w.WebSearch)
+	if err != nil {
+		return err
+	}
+	r.Tools = append(r.Tools, search)
+	if len(hosted.Distinct(r.Tools)) < len(r.Tools) {
+		return dialect.Invalid(member, "has a function %s, which is the name of the search of web_search_options", search.GetName())
+	}
+	return nil
 }
 
 // check refuses requests that cannot be answered as intended.
@@ -100,10 +108,6 @@ func (w *wireRequest) check() error {
 		return dialect.Invalid("max_completion_tokens", "is %d; give at least 1", *w.MaxCompletion)
 	case w.N != nil && (*w.N < 1 || *w.N > maxChoices):
 		return dialect.Invalid("n", "is %d; give 1 to %d", *w.N, maxChoices)
-	case jsonread.IsSet(w.Functions):
-		return dialect.NotSupported("functions", "is not supported here; give `tools`")
-	case jsonread.IsSet(w.FunctionCall):
-		return dialect.NotSupported("function_call", "is not supported here; give `tool_choice`")
 	case jsonread.IsSet(w.Audio):
 		return dialect.NotSupported("audio", "spoken answers are not supported here")
 	case slices.ContainsFunc(w.Modalities, func(kind string) bool { return kind != "text" && kind != modalityImage }):

@@ -25,6 +25,9 @@ type wireMessage struct {
 	ToolCalls        []openai.Call      `json:"tool_calls"`
 	Images           []image            `json:"images"`
 	ToolCallID       string             `json:"tool_call_id"`
+	// Name and FunctionCall are of the older form of calls and results.
+	Name         string         `json:"name"`
+	FunctionCall *openai.Called `json:"function_call"`
 }
 
 // wirePart is a part of a message's content.
@@ -49,8 +52,12 @@ type wirePart struct {
 func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 	messages := make([]*modelv1.ChatMessage, 0, len(w.Messages))
 	called := map[string]string{} // the function of each call so far, by id
+	var older olderCalls
 	for i := range w.Messages {
 		param := fmt.Sprintf("messages[%d]", i)
+		if err := older.renew(&w.Messages[i], param); err != nil {
+			return nil, err
+		}
 		m, err := w.Messages[i].read(param)
 		if err != nil {
 			return nil, err
@@ -90,7 +97,7 @@ func (m *wireMessage) read(param string) (*modelv1.ChatMessage, error) {
 		}
 		message.Content = withImages(message.Content, m.Images)
 	default:
-		return nil, dialect.Invalid(param+".role", "%q is none of system, developer, user, assistant, tool", m.Role)
+		return nil, dialect.Invalid(param+".role", "%q is none of system, developer, user, assistant, tool, function", m.Role)
 	}
 	return message, nil
 }

@@ -92,7 +92,7 @@ func TestWhatChangesNoAnswerIsPassedOver(t *testing.T) {
 	for _, member := range []string{
 		`"user": "u"`, `"metadata": {"a": "b"}`, `"store": true`, `"service_tier": "flex"`, `"prediction": {"type": "content", "content": "x"}`, `"prompt_cache_key": "k"`,
 		`"safety_identifier": "s"`, `"response_format": {"type": "text"}`, `"response_format": null`, `"modalities": ["text"]`, `"modalities": null`, `"web_search_options": null`,
-		`"functions": null`, `"a_member_of_tomorrow": {"x": [1]}`,
+		`"functions": null, "tools": []`, `"function_call": null`, `"a_member_of_tomorrow": {"x": [1]}`,
 	} {
 		_, err := openaichat.Codec{}.ParseRequest([]byte(`{"model": "m", "messages": [{"role": "user", "content": "x"}], ` + member + `}`))
 		require.NoError(t, err, member)
@@ -130,8 +130,6 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "grammar"}}`:                                  "response_format.type",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "modalities": ["text", "audio"]}`:                                         "modalities",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "web_search_options": {"search_context_size":1}}`:                         "web_search_options",
-		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "functions": [{"name": "f"}]}`:                                            "tools",
-		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "function_call": "auto"}`:                                                 "tool_choice",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "audio": {"voice": "a"}}`:                                                 "audio",
 	} {
 		_, err := openaichat.Codec{}.ParseRequest([]byte(body))

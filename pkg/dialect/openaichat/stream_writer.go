@@ -17,13 +17,14 @@ import (
 type streamWriter struct {
 	*dialect.EventWriter
 	meta    dialect.ResponseMeta
+	form    callForm
 	choices map[int32]*dialect.Said
 }
 
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID())
-	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, choices: map[int32]*dialect.Said{}}
+	return &streamWriter{EventWriter: dialect.NewEventWriter(w), meta: meta, form: formOf(&meta), choices: map[int32]*dialect.Said{}}
 }
 
 // Write implements dialect.StreamWriter.
@@ -37,8 +38,10 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 		c.Reasoning.WriteString(piece.Reasoning)
 		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
 	case *modelv1.GenerateDelta_ToolCall:
-		c.Calls.Add(piece.ToolCall)
-		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { writeCallDelta(w, piece.ToolCall) })
+		if s.form.takes(piece.ToolCall) {
+			c.Calls.Add(piece.ToolCall)
+			s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { s.form.writePiece(w, piece.ToolCall) })
+		}
 	}
 	return s.Flush()
 }
@@ -89,8 +92,8 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 	if rest, more := strings.CutPrefix(all.text, c.Text.String()); more && rest != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("content", rest) })
 	}
-	for missing := range c.RestOfCalls(all.calls) {
-		s.piece(index, func(w *jsonwrite.Writer) { writeCallDelta(w, missing) })
+	for missing := range c.RestOfCalls(s.form.calls(all.calls)) {
+		s.piece(index, func(w *jsonwrite.Writer) { s.form.writePiece(w, missing) })
 	}
 	s.chunk(nil, func(w *jsonwrite.Writer) {
 		w.BeginListMember("choices")
@@ -102,7 +105,7 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 		writeSources(w, all.sources)
 		w.EndObject()
 		writeLogprobs(w, choice.GetLogprobs())
-		w.TextMember("finish_reason", finishReason(choice.GetStopReason()))
+		w.TextMember("finish_reason", finishReason(choice.GetStopReason(), s.form))
 		w.EndObject()
 		w.EndList()
 	})

@@ -56,6 +56,8 @@ var suite = dialecttest.Harness{
 		`{"model":"m","messages":[{"role":"user","content":"q"}],"web_search_options":{"search_context_size":"low","user_location":{"type":"approximate","approximate":{"city":"c"}}}}`,
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":"<think signature=\"s\">a</think>b","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]}],"tool_choice":"auto","stop":["a"]}`,
 		`{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"x","format":"evalfleet"}]}]}`,
+		`{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":null}],"functions":[{"name":"f"}],"function_call":{"name":"f"}}`,
+		`{"model":"m","messages":[{"role":"user","content":"q"}],"functions":[],"function_call":"none"}`,
 	},
 	Responses: []string{whole, `{"choices": [{"message": {"content": null, "refusal": "no", "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}}]}`, "{\"choices\": [{\"message\": {\"reasoning_details\": [{\"type\": \"\xff\"}]}}]}"},
 	Streams: map[string]dialecttest.Stream{

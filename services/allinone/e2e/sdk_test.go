@@ -47,9 +47,10 @@ func startVendors(t *testing.T) *vendors {
 
 // request is the part of a request that the servers read, which both formats have.
 type vendorRequest struct {
-	Model    string
-	Stream   bool
-	Messages []struct {
+	Model     string
+	Stream    bool
+	Functions []any
+	Messages  []struct {
 		Role    string
 		Content any
 	}
@@ -105,7 +106,9 @@ func (v *vendors) chatCompletion(w http.ResponseWriter, r *vendorRequest, _ func
 	const usage = `"usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}`
 	text, calls := r.reply()
 	member, stop := fmt.Sprintf(`"content":%q`, text), "stop"
-	if calls {
+	if calls && len(r.Functions) > 0 {
+		member, stop = `"content":null,"function_call":{"name":"add","arguments":"{\"x\":1,\"y\":2}"}`, "function_call"
+	} else if calls {
 		member, stop = `"content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"add","arguments":"{\"x\":1,\"y\":2}"}}]`, "tool_calls"
 	}
 	if !r.Stream {
@@ -184,7 +187,11 @@ func TestOfficialClientsTalkToAnyModel(t *testing.T) {
 				"text": []any{"hello there", "stop", true}, "stream": []any{"hello there", "stop", true},
 				"tools":          []any{"tool_calls", "add", object{"x": 1.0, "y": 2.0}, "it is 3"},
 				"streamed tools": []any{"tool_calls", object{"x": 1.0, "y": 2.0}},
-				"image":          "a picture", "listed": true,
+				"functions":      []any{"function_call", "add", object{"x": 1.0, "y": 2.0}, nil, "it is 3"},
+
+				"streamed functions": []any{"function_call", "add", object{"x": 1.0, "y": 2.0}},
+
+				"image": "a picture", "listed": true,
 				"401": []any{"AuthenticationError", 401.0, "invalid_request_error", true},
 				"404": []any{"NotFoundError", 404.0, "invalid_request_error", true},
 				"400": []any{"BadRequestError", 400.0, "invalid_request_error", true},

@@ -55,6 +55,17 @@ def with_openai(url, token, model):
         whole = stream.get_final_completion().choices[0]
     out["streamed tools"] = [whole.finish_reason, json.loads(whole.message.tool_calls[0].function.arguments)]
 
+    functions = [{"name": "add", "description": "Adds.", "parameters": SCHEMA}]
+    first = ask(user("add"), functions=functions).choices[0]
+    said = {"role": "function", "name": "add", "content": "tool says 3"}
+    last = ask([*user("add"), first.message, said], functions=functions, function_call="auto").choices[0]
+    call = first.message.function_call
+    out["functions"] = [first.finish_reason, call.name, json.loads(call.arguments), first.message.tool_calls, last.message.content]
+
+    with client.chat.completions.stream(model=model, messages=user("add"), functions=functions) as stream:
+        whole = stream.get_final_completion().choices[0]
+    out["streamed functions"] = [whole.finish_reason, whole.message.function_call.name, json.loads(whole.message.function_call.arguments)]
+
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + PIXEL}}
     out["image"] = ask(user([{"type": "text", "text": "look"}, image])).choices[0].message.content
 

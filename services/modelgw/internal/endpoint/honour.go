@@ -18,6 +18,9 @@ func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m 
 	if err := x.honoured(a.Config, m, caps.Ignored); err != nil {
 		return err
 	}
+	if a.OneCall { // A wish of ours: where an API has no such option, the request is not at fault.
+		a.Config.ParallelToolCalls = new(false)
+	}
 	fitReasoning(a.Config, m, caps.ReasoningHeadroom)
 	if err := e.fitHosted(ctx, x, a, m, caps.Hosted); err != nil {
 		return err
