@@ -143,6 +143,31 @@ func TestAnyModelSpeaksGemini(t *testing.T) {
 	assert.Equal(t, want, text(streamed))
 }
 
+// Gemini's own client says in each request how to sample, whatever the model. One that is sampled otherwise answers, and
+// the answer says what was not sent.
+func TestHowGeminisClientsSampleIsLeftOutWhereTheModelDoesNotTakeIt(t *testing.T) {
+	t.Parallel()
+	const sampled = `{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"temperature":0.2,"topP":0.95,"topK":64%s}}`
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v)
+	answer := g.post(t, geminiPath+"openai/gpt-4o:generateContent", fmt.Sprintf(sampled, ""))
+	assert.Equal(t, http.StatusOK, answer.StatusCode, "%s", read(t, answer))
+	assert.Equal(t, "topK", answer.Header.Get("Evalfleet-Unsent"))
+	var sent map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(<-v.body, &sent))
+	assert.Equal(t, []string{"0.2", "0.95", ""}, []string{string(sent["temperature"]), string(sent["top_p"]), string(sent["top_k"])})
+
+	answer = g.post(t, geminiPath+"openai/gpt-4o:streamGenerateContent?alt=sse", fmt.Sprintf(sampled, `,"presencePenalty":1`))
+	assert.Equal(t, "topK", answer.Header.Get("Evalfleet-Unsent"), "also before a stream")
+	_, _ = read(t, answer), <-v.body
+
+	g = serveMessages(t, v)
+	answer = g.post(t, geminiPath+"anthropic/claude-sonnet-4-5:generateContent", fmt.Sprintf(sampled, `,"presencePenalty":1`))
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, read(t, answer), "presencePenalty: is not supported by anthropic/claude-sonnet-4-5", "what clients seldom say is refused")
+	assert.Empty(t, answer.Header.Get("Evalfleet-Unsent"))
+}
+
 // An answer that is JSON without a schema is asked for in the words of the model's vendor; one that has no such answers
 // is not asked.
 func TestJSONWithoutASchemaReachesOtherVendors(t *testing.T) {

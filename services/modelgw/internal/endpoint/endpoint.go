@@ -229,6 +229,8 @@ const (
 	cacheHeader = "Evalfleet-Cache"
 	// modelHeader of an answer is the model that gave it in place of the requested one.
 	modelHeader = "Evalfleet-Model"
+	// unsentHeader of an answer has the members of the request that the model does not take, and was not sent.
+	unsentHeader = "Evalfleet-Unsent"
 	// cacheStatus of an answer is set if it came from the response cache (RFC 9211).
 	cacheStatus = "Cache-Status"
 	// keyHeader is the key under which a call happens once.

@@ -29,6 +29,8 @@ type format struct {
 	// offer such a tool only where they need it.
 	asksHosted    func(doc []byte) bool
 	demandsHosted bool
+	// habits are options that the format's clients set whatever the model, which are left out if it does not take them.
+	habits []string
 	// mode returns the mode with prices of its own that the words of a request mean; nil if the format has none.
 	mode func(words ...string) string
 	// idHeader is the header that names a request in an answer.
@@ -153,4 +155,5 @@ var generateContent = &format{
 	list:        geminiModels,
 	entry:       geminiModel,
 	asksHosted:  geminiHosting.asks,
+	habits:      []string{"temperature", "top_p", "top_k"},
 }

@@ -3,8 +3,10 @@ package endpoint
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -15,7 +17,7 @@ import (
 // fit fits a request to a model, or fails.
 func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m *provider.Model) error {
 	caps := provider.CapabilitiesOf(m.Provider, a.Config)
-	if err := x.honoured(a.Config, m, caps.Ignored); err != nil {
+	if err := x.honour(a, m, caps.Ignored); err != nil {
 		return err
 	}
 	if a.OneCall { // A wish of ours: where an API has no such option, the request is not at fault.
@@ -28,11 +30,21 @@ func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m 
 	return e.inline(ctx, x, a, caps.Fetches)
 }
 
-// honoured fails if a request has options that the model's provider would ignore. The platform's own API reports them
-// beside the answer, for which no vendor's format has a place.
-func (f *format) honoured(config *modelv1.GenerateConfig, m *provider.Model, ignored []string) error {
-	for _, option := range provider.OptionsSet(config, ignored) {
-		return dialect.NotSupported(f.member(option), "is not supported by %s; leave it out", m.FullName())
+// honour fails if a request has options that the model's provider would ignore. The platform's own API reports them
+// beside the answer, for which no vendor's format has a place. Those that clients set out of habit are left out, and the
+// header of the answer says so.
+func (x *exchange) honour(a *dialect.Request, m *provider.Model, ignored []string) error {
+	x.out.Header().Del(unsentHeader) // of a model that has failed
+	var left, members []string
+	for _, option := range provider.OptionsSet(a.Config, ignored) {
+		if !slices.Contains(x.habits, option) {
+			return dialect.NotSupported(x.member(option), "is not supported by %s; leave it out", m.FullName())
+		}
+		left, members = append(left, option), append(members, x.member(option))
+	}
+	if len(left) > 0 {
+		a.Config = chat.Without(a.Config, left)
+		x.out.Header().Set(unsentHeader, strings.Join(members, ", "))
 	}
 	return nil
 }
