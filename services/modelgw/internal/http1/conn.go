@@ -23,9 +23,9 @@ const (
 	readBytes = 16 << 10
 	// maxHeadBytes bounds the head of an answer.
 	maxHeadBytes = 1 << 20
-	// together bounds a body that is written before the answer is read. A connection takes that much at once; a server
+	// shortBody bounds a body that is written before the answer is read. A connection takes that much at once; a server
 	// may answer before it has read a longer one.
-	together = 16 << 10
+	shortBody = 16 << 10
 	// sentWithin bounds how much longer the writing of a request may take than its answer, if another is to follow.
 	sentWithin = 50 * time.Millisecond
 )
@@ -108,7 +108,7 @@ func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	var failed error
-	if r.ContentLength <= together {
+	if r.ContentLength <= shortBody {
 		failed = c.send(head, r)
 	} else {
 		c.written = make(chan error, 1)

@@ -191,8 +191,11 @@ func TestRequestsAreWrittenAsByNetHTTP(t *testing.T) {
 					continue
 				}
 				for _, header := range []http.Header{
-					{}, {"X-A": {"1", "2"}, "User-Agent": {"me"}, "Content-Length": {"7"}, "Host": {"b"}, "Transfer-Encoding": {"x"}},
-					{"User-Agent": {""}}, {"User-Agent": {"me", "you"}}, {"User-Agent": nil},
+					{},
+					{"X-A": {"1", "2"}, "User-Agent": {"me"}, "Content-Length": {"7"}, "Host": {"b"}, "Transfer-Encoding": {"x"}},
+					{"User-Agent": {""}},
+					{"User-Agent": {"me", "you"}},
+					{"User-Agent": nil},
 				} {
 					var saw []string
 					for _, rt := range []http.RoundTripper{reference, transport} {
@@ -254,6 +257,25 @@ func TestOnlyPlainRequestsAreMadeHere(t *testing.T) {
 		c.change(r)
 		_, err = transport.RoundTrip(r)
 		assert.ErrorContains(t, err, c.says, name)
+	}
+}
+
+// A request goes to the host of its address, at port 80 if it has none, whatever host it names.
+func TestWhereARequestGoes(t *testing.T) {
+	t.Parallel()
+	transport := newTransport(t)
+	transport.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
+		return nil, fmt.Errorf("%s %s", network, address)
+	}
+	for at, want := range map[string]string{
+		"a.host": "tcp a.host:80", "a.host:8000": "tcp a.host:8000", "[::1]": "tcp [::1]:80", "[::1]:8000": "tcp [::1]:8000",
+		"ada:pass-word@a.host": "tcp a.host:80",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+at+"/", strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Host = "the.host:9"
+		_, err = transport.RoundTrip(r)
+		assert.EqualError(t, err, want)
 	}
 }
 
