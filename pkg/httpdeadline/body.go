@@ -1,6 +1,7 @@
 package httpdeadline
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -35,8 +36,9 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		// The server now reads on, to see whether the client leaves. That may take any time.
+	if errors.Is(err, io.EOF) {
+		// The server now reads on, to see whether the client leaves. That may take any time. After any other error it
+		// reads on for the rest of the body, and the deadline ends that.
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
@@ -83,6 +84,35 @@ func TestABodyWritesItselfAfterAHead(t *testing.T) {
 	require.NoError(t, closed.Close())
 	require.ErrorIs(t, closed.WriteAfter(nil, io.Discard), http.ErrBodyReadAfterClose)
 	require.NoError(t, reader.Close())
+	assert.Nil(t, b.Bytes)
+}
+
+// blocked is a connection that takes nothing until the channel is closed.
+type blocked struct{ begun, open chan struct{} }
+
+func (b blocked) Write(p []byte) (int, error) {
+	select {
+	case b.begun <- struct{}{}:
+	default:
+	}
+	<-b.open
+	return len(p), nil
+}
+
+// What is still written when all users have left is no other body's memory.
+func TestABodyIsKeptUntilItIsWritten(t *testing.T) {
+	t.Parallel()
+	b := buffer.New()
+	b.Bytes = append(b.Bytes, "abcd"...)
+	reader := b.Reader(b.Bytes)
+	to, written := blocked{make(chan struct{}, 1), make(chan struct{})}, make(chan error, 1)
+	go func() { written <- reader.(interface{ WriteAfter([]byte, io.Writer) error }).WriteAfter(nil, to) }()
+	waittest.For(t, to.begun, "the write")
+	b.Release()
+	require.NoError(t, reader.Close())
+	assert.Equal(t, "abcd", string(b.Bytes), "it is still written")
+	close(to.open)
+	require.NoError(t, waittest.For(t, written, "the end of the write"))
 	assert.Nil(t, b.Bytes)
 }
 

@@ -23,9 +23,9 @@ const (
 	readBytes = 16 << 10
 	// maxHeadBytes bounds the head of an answer.
 	maxHeadBytes = 1 << 20
-	// together bounds a body that is written before the answer is read. A connection takes that much at once; a server
+	// shortBody bounds a body that is written before the answer is read. A connection takes that much at once; a server
 	// may answer before it has read a longer one.
-	together = 16 << 10
+	shortBody = 16 << 10
 	// sentWithin bounds how much longer the writing of a request may take than its answer, if another is to follow.
 	sentWithin = 50 * time.Millisecond
 )
@@ -82,7 +82,7 @@ func (c *conn) quiet() bool {
 	return err == nil && n == 0
 }
 
-// heads are buffers for the heads of requests, and for short bodies after them.
+// heads are buffers for the heads of requests.
 var heads = sync.Pool{New: func() any { return new([]byte) }}
 
 // writerAfter is a body in memory that writes itself after a head, all in one write if w is a connection.
@@ -97,9 +97,9 @@ var (
 	errBroken      = errors.New("the server closed the connection before it answered")
 )
 
-// exchange writes a request, closes its body, and reads the head of the answer. The body of a long request may still be
+// roundTrip writes a request, closes its body, and reads the head of the answer. The body of a long request may still be
 // written then.
-func (c *conn) exchange(r *http.Request) (*http.Response, error) {
+func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
 	head := heads.Get().(*[]byte)
 	text, err := appendHead((*head)[:0], r)
 	if *head = text; err != nil {
@@ -108,18 +108,18 @@ func (c *conn) exchange(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	var failed error
-	if r.ContentLength <= together {
+	if r.ContentLength <= shortBody {
 		failed = c.send(head, r)
 	} else {
 		c.written = make(chan error, 1)
 		go func() {
 			err := c.send(head, r)
-			if c.written <- err; err != nil && !fromServer(err) {
+			if c.written <- err; err != nil && !c.failedBy(err) {
 				c.close() // There will be no answer to a part.
 			}
 		}()
 	}
-	if failed != nil && !fromServer(failed) {
+	if failed != nil && !c.failedBy(failed) {
 		return nil, failed
 	}
 	answer, err := c.read(r)
@@ -136,10 +136,11 @@ func (c *conn) exchange(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// fromServer reports whether a request could not be written because of the server, which may have answered before.
-func fromServer(err error) bool {
-	_, ok := errors.AsType[*net.OpError](err)
-	return ok
+// failedBy reports whether a request could not be written because the connection failed: the server may have answered
+// before. Any other error is the body's, which may be read from a connection of its own.
+func (c *conn) failedBy(err error) bool {
+	failed, ok := errors.AsType[*net.OpError](err)
+	return ok && failed.Source == c.LocalAddr()
 }
 
 // send writes a head and the body of its request, and releases both.
@@ -158,7 +159,11 @@ func (c *conn) send(buffered *[]byte, r *http.Request) error {
 		return err
 	}
 	n, err := io.Copy(struct{ io.Writer }{c.Conn}, io.LimitReader(r.Body, r.ContentLength)) // A failure is either's own.
-	if err == nil && n < r.ContentLength {
+	if err != nil {
+		return err
+	}
+	more, err := io.Copy(io.Discard, r.Body)
+	if n += more; err == nil && n != r.ContentLength {
 		err = wrongLength(n, r)
 	}
 	return err
@@ -172,8 +177,12 @@ func wrongLength(n int64, r *http.Request) error {
 func (c *conn) read(r *http.Request) (*http.Response, error) {
 	c.left = maxHeadBytes
 	for {
-		if _, err := c.reader.Peek(1); errors.Is(err, io.EOF) {
-			return nil, errBroken
+		_, err := c.reader.Peek(1)
+		if errors.Is(err, io.EOF) {
+			err = errBroken
+		}
+		if err != nil {
+			return nil, err // ReadResponse would get another error: the kernel reports a reset only once.
 		}
 		answer, err := http.ReadResponse(c.reader, r)
 		switch {
@@ -207,7 +216,10 @@ func (c *conn) sent() bool {
 }
 
 // defaults are the lines of headers that a request does not have. Without the second a server may choose an encoding.
-var defaults = map[string]string{"User-Agent": "User-Agent: Go-http-client/1.1\r\n", "Accept-Encoding": "Accept-Encoding: identity\r\n"}
+var defaults = map[string]string{
+	"User-Agent":      "User-Agent: Go-http-client/1.1\r\n",
+	"Accept-Encoding": "Accept-Encoding: identity\r\n",
+}
 
 // appendHead appends the head of a request.
 func appendHead(dst []byte, r *http.Request) ([]byte, error) {
@@ -229,6 +241,11 @@ func appendHead(dst []byte, r *http.Request) ([]byte, error) {
 		switch name {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
 			continue // They are the transport's, as in net/http.
+		case "User-Agent":
+			if r.UserAgent() == "" {
+				continue
+			}
+			values = values[:1] // As in net/http.
 		}
 		if !httpguts.ValidHeaderFieldName(name) {
 			return dst, fmt.Errorf("%q is no name of a header", name)

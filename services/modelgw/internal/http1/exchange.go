@@ -9,8 +9,8 @@ import (
 
 // exchange is a request and its answer on a connection, and the body of the answer. Close may be called during a Read.
 type exchange struct {
-	*Transport
-	conn *conn
+	transport *Transport
+	conn      *conn
 	// ctx closes the connection when it ends, until stop.
 	ctx  context.Context //nolint:containedctx // It is the request's.
 	stop func() bool
@@ -50,7 +50,7 @@ func (x *exchange) end(whole bool) {
 	}
 	c := x.conn
 	if x.stop() && whole && x.reusable && c.reader.Buffered() == 0 && c.sent() {
-		x.idle.put(c, x.IdlePerHost, x.IdleTimeout)
+		x.transport.idle.put(c, x.transport.IdlePerHost, x.transport.IdleTimeout)
 		return
 	}
 	c.close()

@@ -190,7 +190,13 @@ func TestRequestsAreWrittenAsByNetHTTP(t *testing.T) {
 				if method == http.MethodGet && body != "" {
 					continue
 				}
-				for _, header := range []http.Header{{}, {"X-A": {"1", "2"}, "User-Agent": {"me"}, "Content-Length": {"7"}, "Host": {"b"}, "Transfer-Encoding": {"x"}}} {
+				for _, header := range []http.Header{
+					{},
+					{"X-A": {"1", "2"}, "User-Agent": {"me"}, "Content-Length": {"7"}, "Host": {"b"}, "Transfer-Encoding": {"x"}},
+					{"User-Agent": {""}},
+					{"User-Agent": {"me", "you"}},
+					{"User-Agent": nil},
+				} {
 					var saw []string
 					for _, rt := range []http.RoundTripper{reference, transport} {
 						r, err := http.NewRequestWithContext(t.Context(), method, address+path, strings.NewReader(body))
@@ -241,12 +247,35 @@ func TestOnlyPlainRequestsAreMadeHere(t *testing.T) {
 		"no host":           {func(r *http.Request) { r.URL.Host, r.Host = "", "" }, "elsewhere"},
 		"a host of lines":   {func(r *http.Request) { r.Host = "a\r\nX: y" }, "elsewhere"},
 		"a zone":            {func(r *http.Request) { r.Host = "[fe80::1%en0]" }, "elsewhere"},
+		"no address":        {func(r *http.Request) { r.URL.Host = "" }, "elsewhere"},
+		"an odd address":    {func(r *http.Request) { r.URL.Host = "é.host" }, "elsewhere"},
+		"nil of a length":   {func(r *http.Request) { r.Body = nil }, "elsewhere"},
+		"none of a length":  {func(r *http.Request) { r.Body = http.NoBody }, "elsewhere"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a.host/", strings.NewReader("{}"))
 		require.NoError(t, err)
 		c.change(r)
 		_, err = transport.RoundTrip(r)
 		assert.ErrorContains(t, err, c.says, name)
+	}
+}
+
+// A request goes to the host of its address, at port 80 if it has none, whatever host it names.
+func TestWhereARequestGoes(t *testing.T) {
+	t.Parallel()
+	transport := newTransport(t)
+	transport.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
+		return nil, fmt.Errorf("%s %s", network, address)
+	}
+	for at, want := range map[string]string{
+		"a.host": "tcp a.host:80", "a.host:8000": "tcp a.host:8000", "[::1]": "tcp [::1]:80", "[::1]:8000": "tcp [::1]:8000",
+		"ada:pass-word@a.host": "tcp a.host:80",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+at+"/", strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Host = "the.host:9"
+		_, err = transport.RoundTrip(r)
+		assert.EqualError(t, err, want)
 	}
 }
 
@@ -379,13 +408,16 @@ func TestAnAnswerMayComeBeforeTheRequestHasEnded(t *testing.T) {
 }
 
 // unreadable is a body that breaks off.
-type unreadable struct{ io.Reader }
+type unreadable struct {
+	io.Reader
+	why error
+}
 
 func (u unreadable) Read(p []byte) (int, error) {
 	if n, err := u.Reader.Read(p); err == nil {
 		return n, nil
 	}
-	return 0, errors.New("the disk is broken")
+	return 0, u.why
 }
 
 // A body that cannot be sent whole is the request's failure, and the server gets no request from it.
@@ -399,8 +431,11 @@ func TestABodyThatBreaksOff(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
 	})
 	for _, size := range []int{10, 1 << 20} {
+		text := strings.Repeat("x", size)
 		for says, body := range map[string]io.Reader{
-			"the disk is broken": unreadable{strings.NewReader(strings.Repeat("x", size))}, fmt.Sprintf("the body has %d bytes", size): strings.NewReader(strings.Repeat("x", size)),
+			"the disk is broken":                       unreadable{strings.NewReader(text), errors.New("the disk is broken")},
+			"the store has gone":                       unreadable{strings.NewReader(text), &net.OpError{Op: "read", Err: errors.New("the store has gone")}},
+			fmt.Sprintf("the body has %d bytes", size): strings.NewReader(text),
 		} {
 			r, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, address, body)
 			require.NoError(t, err)
@@ -410,6 +445,23 @@ func TestABodyThatBreaksOff(t *testing.T) {
 		}
 	}
 	assert.Zero(t, requests.Load())
+}
+
+// A body that is longer than its announced length is not cut in silence.
+func TestABodyThatIsLongerThanAnnounced(t *testing.T) {
+	t.Parallel()
+	address := listen(t, func(_ net.Conn, from *bufio.Reader) {
+		if _, _, err := request(from); err == nil {
+			_, _ = from.ReadByte()
+		}
+	})
+	for _, size := range []int{10, 1 << 20} {
+		r, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, address, strings.NewReader(strings.Repeat("x", size)))
+		require.NoError(t, err)
+		r.ContentLength = int64(size) - 2
+		_, err = newTransport(t).RoundTrip(r)
+		assert.ErrorContains(t, err, fmt.Sprintf("the body has %d bytes", size))
+	}
 }
 
 // The end of its context ends a request wherever it is, with the cause, and the server sees its connection closed.
@@ -503,6 +555,11 @@ func TestAnswersThatAreRefused(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
 		},
 		"the server closed the connection before it answered": func(net.Conn) {},
+		"connection reset by peer": func(conn net.Conn) {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
+		},
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()

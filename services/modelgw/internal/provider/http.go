@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Send makes a request as c.Do does, but follows no redirect: for one, Do copies the headers of each request.
+// Send makes a request as c.Do does, but follows no redirect: for one, Do copies the headers of each request. Only the
+// transport of c is used, which must be set. A user in the address is added to r's header.
 func Send(c *http.Client, r *http.Request) (*http.Response, error) {
 	if user := r.URL.User; user != nil && r.Header.Get("Authorization") == "" {
 		password, _ := user.Password()
