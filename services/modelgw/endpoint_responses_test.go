@@ -168,6 +168,17 @@ func TestThereAreNoWebsockets(t *testing.T) {
 	assert.Equal(t, http.StatusUpgradeRequired, answer.StatusCode)
 }
 
+// Codex says how long answers are to be by a table of its own, whatever model its name stands for here.
+func TestHowLongCodexWantsAnswersIsLeftOutWhereTheModelDoesNotTakeIt(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"msg_1","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`))
+	g := serveMessages(t, v)
+	answer := g.post(t, responsesPath, `{"model":"anthropic/claude-sonnet-4-5","input":"q","text":{"verbosity":"low"}}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode, "%s", read(t, answer))
+	assert.Equal(t, "text.verbosity", answer.Header.Get("Evalfleet-Unsent"))
+	assert.NotContains(t, string(<-v.body), "verbosity")
+}
+
 func TestStoredConversationsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)

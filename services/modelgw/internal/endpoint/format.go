@@ -121,6 +121,7 @@ var responses = &format{
 	entry:    openaiModel,
 
 	asksHosted: func(doc []byte) bool { return responsesHosting.asks(doc) || asksInItems(doc) },
+	habits:     []string{"verbosity"},
 }
 
 // messages is Anthropic's Messages API.

@@ -51,7 +51,7 @@ func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 		return nil, unknownModel(cut(fault))
 	}
 	if malformed != nil || unknown {
-		return nil, unknownModel("the model `" + cut(name) + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are")
+		return nil, unknownModel("the model `" + cut(name) + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists those that are known")
 	}
 	return m, err
 }
