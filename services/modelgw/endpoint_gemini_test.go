@@ -355,6 +355,20 @@ func TestGeminiSaysNothingTwice(t *testing.T) {
 	assert.Empty(t, v.body)
 }
 
+// The AI SDK leaves models/ out where a model's name has a slash.
+func TestANameWithASlashNeedsNoModelsBeforeIt(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	answer := g.post(t, "/v1beta/mockllm/model:generateContent", `{"contents":[{"parts":[{"text":"q"}]}]}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode, "%s", read(t, answer))
+	for _, path := range []string{"/v1beta/openai/chat/completions", "/v1beta/mockllm/model:embedContent"} {
+		answer = g.post(t, path, `{}`)
+		assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+		assert.Contains(t, read(t, answer), "is not spoken here")
+	}
+	assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1beta/files", "")), "is not spoken here")
+}
+
 // A method of a model is Gemini's, whatever the headers and the name of the model; a name with a colon is not one.
 func TestThePathSaysWhoseMethodItIs(t *testing.T) {
 	t.Parallel()

@@ -194,6 +194,7 @@ func (e *Endpoints) routes() []route {
 		{"", "/v1/models/{model...}", formatOfModel, e.modelOrMethod},
 		{http.MethodGet, "/v1beta/models", always(generateContent), e.listModels},
 		{"", "/v1beta/models/{model...}", always(generateContent), e.modelOrMethod},
+		{"", "/v1beta/{model...}", always(generateContent), e.method},
 		{"", "/models/{model...}", always(generateContent), e.modelOrMethod},
 		{"", "/", formatOf, notSpoken},
 	}
