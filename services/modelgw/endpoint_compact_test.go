@@ -109,6 +109,7 @@ func compactedBy(t *testing.T, answer string, stream bool) (g got) {
 	}
 	assert.Equal(t, []string{"created", "in_progress", "output_item.added", "output_item.done", "completed"}, kinds)
 	assert.Equal(t, g.Output, done)
+	assert.Contains(t, answer, ": waiting", "the connection is kept alive while the summary is written")
 	return g
 }
 
@@ -301,4 +302,20 @@ func TestACompactionIsMadeOnceUnderAKey(t *testing.T) {
 		read(t, answer)
 	}
 	assert.Len(t, g.calls(t), 2)
+}
+
+// Where the requested model fails, a fallback compacts: in either lane of the requested one.
+func TestAFallbackCompacts(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []setup{throughResponses, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.ResponsesAPI = new(false) }} {
+		g := serveWeb(t, vendorWith(t, overloaded), lane, fallsBack("mockllm/model"))
+		for _, stream := range []bool{true, false} {
+			answer := g.post(t, responsesPath, fmt.Sprintf(`{"model":"openai/gpt-4o","stream":%t,"input":[%s,%s]}`, stream, worked, trigger))
+			assert.Equal(t, "mockllm/model", answer.Header.Get("Evalfleet-Model"))
+			said := compactedBy(t, read(t, answer), stream)
+			said.item(t)
+		}
+		said := compactedBy(t, read(t, g.post(t, compactPath, `{"model":"openai/gpt-4o","input":"q"}`)), false)
+		assert.Len(t, said.Output, 2)
+	}
 }
