@@ -10,7 +10,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Prompt, as the last message of the user, asks a model for a summary with which another can continue the work.
+// Prompt asks a model for a summary with which another can continue the work. It is the last message of the user.
 const Prompt = `The conversation above becomes too long and will be replaced by a summary that you write now. You will continue
 the task with that summary alone, so it must contain all that you need. Write it in these sections:
 

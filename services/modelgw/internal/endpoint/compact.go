@@ -14,7 +14,6 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/summary"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/seal"
 )
 
 // A client may ask for its conversation to be compacted in place of an answer: what it gets stands for the conversation
@@ -30,32 +29,6 @@ func (e *Endpoints) compact(ctx context.Context, x *exchange) error {
 	return e.ask(ctx, x, compactPath)
 }
 
-// shape is how the answer of a model becomes the client's.
-type shape interface {
-	// delta returns a piece as the client gets it; one without content keeps the connection alive.
-	delta(*modelv1.GenerateDelta) *modelv1.GenerateDelta
-	// end returns the whole, after its pieces, or why the client gets none.
-	end(*modelv1.ModelOutput) (*modelv1.ModelOutput, error)
-	// body appends the whole, as end returned it.
-	body(dst []byte, output *modelv1.ModelOutput, about dialect.ResponseMeta) ([]byte, error)
-}
-
-// answered is the shape of an answer.
-type answered struct {
-	*format
-	sealed seal.Stream
-}
-
-func (s *answered) delta(d *modelv1.GenerateDelta) *modelv1.GenerateDelta { return s.sealed.Delta(d) }
-
-func (s *answered) end(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) {
-	return s.sealed.End(output), nil
-}
-
-func (s *answered) body(dst []byte, output *modelv1.ModelOutput, about dialect.ResponseMeta) ([]byte, error) {
-	return s.AppendResponse(dst, output, about)
-}
-
 // compacted is the shape of a summary.
 type compacted struct {
 	*format
@@ -67,20 +40,22 @@ type compacted struct {
 // compaction makes a request one for a summary of its conversation. Tools stay on offer, since some vendors refuse calls
 // in a conversation without them, but none may be called.
 func (x *exchange) compaction(a *dialect.Request) (*dialect.Request, *compacted, error) {
-	if !slices.ContainsFunc(a.Messages, func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM }) {
+	ofSystem := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_SYSTEM }
+	if len(slices.DeleteFunc(slices.Clone(a.Messages), ofSystem)) == 0 {
 		return nil, nil, dialect.Invalid(x.about.Messages, "has no conversation to compact")
 	}
 	s := &compacted{format: x.format, alone: x.compacts}
-	for _, m := range a.Messages {
+	for _, m := range a.Messages { // The model may get one otherwise, with media in place of an address.
 		if s.alone && m.GetRole() == modelv1.Role_ROLE_USER && !stands(m) {
-			s.said = append(s.said, proto.CloneOf(m)) // The model may get it otherwise, with media in place of an address.
+			s.said = append(s.said, proto.CloneOf(m))
 		}
 	}
 	asked := *a
 	asked.Messages = append(slices.Clone(a.Messages), chat.User(summary.Prompt))
 	asked.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE)
 	asked.Config = chat.Merge(a.Config)
-	asked.Config.ResponseSchema, asked.Config.Logprobs, asked.Config.TopLogprobs = nil, nil, nil // They are about an answer.
+	asked.Config.ResponseSchema = nil
+	asked.Config.Logprobs, asked.Config.TopLogprobs = nil, nil
 	return &asked, s, nil
 }
 
@@ -123,7 +98,8 @@ func (s *compacted) end(output *modelv1.ModelOutput) (*modelv1.ModelOutput, erro
 
 // refuses reports whether the model refused, in a text.
 func refuses(m *modelv1.ChatMessage) bool {
-	return slices.ContainsFunc(chat.Parts(m.GetContent()), func(part *contentv1.Content) bool { return part.GetText().GetRefusal() })
+	refusal := func(part *contentv1.Content) bool { return part.GetText().GetRefusal() }
+	return slices.ContainsFunc(chat.Parts(m.GetContent()), refusal)
 }
 
 func (s *compacted) body(dst []byte, output *modelv1.ModelOutput, about dialect.ResponseMeta) ([]byte, error) {

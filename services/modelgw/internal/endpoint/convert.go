@@ -55,23 +55,21 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if a.Stream && !x.compacts {
 		return e.follow(ctx, x, r, about, s)
 	}
+	return e.whole(ctx, x, r, about, s)
+}
+
+// whole answers with a body.
+func (e *Endpoints) whole(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta, s shape) error {
 	answer, err := e.deps.Models.Answer(ctx, r, e.cfg.MaxRetryWait)
 	if err != nil {
 		return err
 	}
-	if answer.GetBrokenOff() {
-		return errBrokenOff
-	}
-	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
-		return &refusal{Failure: x.TooLong(said)}
+	output, err := x.output(answer, s)
+	if err != nil {
+		return err
 	}
 	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
 		x.out.Header().Set(modelHeader, answer.GetModel())
-	}
-	x.sayCached(answer)
-	output, err := s.end(answer.GetOutput())
-	if err != nil {
-		return err
 	}
 	encoded, err := buffer.Of(dialect.OutputSize(output), func(dst []byte) ([]byte, error) { return s.body(dst, output, about) })
 	if err != nil {
@@ -79,6 +77,19 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	}
 	defer encoded.Release()
 	return x.send(http.StatusOK, encoded.Bytes)
+}
+
+// output returns what a client gets of an answer, or why it gets none of it, or no more.
+func (x *exchange) output(answer *modelv1.GenerateResponse, s shape) (*modelv1.ModelOutput, error) {
+	said, tooLong := chat.Overflow(answer.GetOutput())
+	switch {
+	case answer.GetBrokenOff():
+		return nil, errBrokenOff
+	case tooLong && !x.begun:
+		return nil, &refusal{Failure: x.TooLong(said)}
+	}
+	x.sayCached(answer)
+	return s.end(answer.GetOutput())
 }
 
 // canonical returns the call for a client's request.
@@ -142,16 +153,9 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 				err = w.Ping()
 			}
 		case *modelv1.StreamGenerateResponse_Completed:
-			if event.Completed.GetBrokenOff() {
-				return errBrokenOff
-			}
-			if said, tooLong := chat.Overflow(event.Completed.GetOutput()); tooLong && !x.begun {
-				return &refusal{Failure: x.TooLong(said)}
-			}
-			x.sayCached(event.Completed)
-			output, refused := s.end(event.Completed.GetOutput())
-			if refused != nil {
-				return refused
+			output, failure := x.output(event.Completed, s)
+			if failure != nil {
+				return failure
 			}
 			x.beginStream()
 			if err = w.Close(output); err == nil { // Otherwise the failure is yet to come, within the list.
