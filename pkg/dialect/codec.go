@@ -132,6 +132,17 @@ type Reopener interface {
 	Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, signCalls bool) []byte
 }
 
+// Compactor is implemented by codecs of vendors whose clients ask for a conversation to be compacted, and send back what
+// they got in its place.
+type Compactor interface {
+	// Compacted returns the part of an answer that stands for the conversation: a summary of it, in an envelope. A later
+	// request with it has the summary as a message ([UnsealSummary]).
+	Compacted(summary string) *contentv1.Content
+	// AppendCompactResponse appends the answer to a request that asks for nothing but a compaction: what the user said in
+	// the conversation, and the part, which the output has. Its error is that of AppendRequest.
+	AppendCompactResponse(dst []byte, said []*modelv1.ChatMessage, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error)
+}
+
 // Format is the name of a format and its terms.
 type Format struct {
 	// Name is the format's name, such as `openai-chat`. Providers state theirs by it.
@@ -168,6 +179,9 @@ type Request struct {
 	// IncludeUsage means that a client asked for usage at the end of a stream, in formats that omit it otherwise.
 	// Encoded requests always ask for it.
 	IncludeUsage bool
+	// Compact means that a client asks for its conversation to be compacted, in place of an answer ([Compactor]). Encoded
+	// requests do not say it.
+	Compact bool
 	// Members are further members of the request. They replace members of the same name.
 	Members []Member
 }

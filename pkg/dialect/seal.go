@@ -9,11 +9,14 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonedit"
+	"github.com/evalfleet/evalfleet/pkg/summary"
 )
 
 // Clients send the sealed form of reasoning back unchanged. Reasoning in another form than the client's vendor's is
-// sealed whole, so that its own provider can accept it again: it is in an envelope, a text.
+// sealed whole, so that its own provider can accept it again: it is in an envelope, a text. So is a summary in place of
+// a conversation, for all models alike.
 
 const (
 	// envelope begins every envelope. What follows is the content in base64, after the form if that is not the first.
@@ -32,7 +35,7 @@ const (
 	NoSealer = "none"
 )
 
-// Seal returns reasoning, or the use of a vendor's tool, as a text that is a seal to a client. Reasoning that is in an
+// Seal returns reasoning, the use of a vendor's tool, or a text, as a text that is a seal to a client. Reasoning that is in an
 // envelope already has that.
 func Seal(part *contentv1.Content) string {
 	if text := part.GetReasoning().GetReasoning(); Unseal(text) != nil {
@@ -61,6 +64,24 @@ func Unseal(sealed string) *contentv1.Content {
 func UnsealUse(sealed string) *contentv1.ToolUse {
 	part, _ := unseal(sealed)
 	return part.GetToolUse()
+}
+
+// UnsealSummary returns the message in which the summary stands that Seal has sealed as a text; nil for a seal of
+// another. The error is a *RequestError about the member param: it is empty, or an envelope without a summary.
+func UnsealSummary(param, sealed string) (*modelv1.ChatMessage, error) {
+	part, _ := unseal(sealed)
+	switch text := part.GetText().GetText(); {
+	case sealed == "":
+		return nil, Required(param)
+	case text != "":
+		m := summary.Message(text)
+		m.Id = chat.NewID()
+		return m, nil
+	case strings.HasPrefix(sealed, envelope):
+		return nil, Invalid(param, "is an envelope without a summary that is understood here")
+	default:
+		return nil, nil
+	}
 }
 
 // unseal is the content of an envelope, which has the current form or not; nil for any other text.

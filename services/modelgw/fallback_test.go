@@ -3,6 +3,7 @@ package modelgw_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -122,9 +123,9 @@ func TestEvaluationsHaveNoFallbackUnlessTheyAskForIt(t *testing.T) {
 // An answer of a fallback is stored as its own: the requested model is asked again once it can answer.
 func TestAFallbacksAnswerIsNotCachedAsTheRequestedModels(t *testing.T) {
 	t.Parallel()
-	fails := true
+	var recovered atomic.Bool
 	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
-		if fails {
+		if !recovered.Load() {
 			overloaded(w, r)
 			return
 		}
@@ -140,7 +141,7 @@ func TestAFallbacksAnswerIsNotCachedAsTheRequestedModels(t *testing.T) {
 	}
 	assert.Equal(t, "mockllm/model", ask().GetModel())
 	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, ask().GetCache(), "the fallback's own answer is")
-	fails = false
+	recovered.Store(true)
 	answer := ask()
 	assert.Equal(t, "openai/gpt-4o", answer.GetModel())
 	assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, answer.GetCache())

@@ -122,6 +122,12 @@ func Run(t *testing.T, h Harness) {
 			counted(t, h, counter)
 		})
 	}
+	if compactor, compacts := h.Codec.(dialect.Compactor); compacts {
+		t.Run("what stands for a conversation is read as its summary", func(t *testing.T) {
+			t.Parallel()
+			compactions(t, h, compactor)
+		})
+	}
 }
 
 func named(t *testing.T, h Harness) {

@@ -218,6 +218,8 @@ func partItem(id string, part *contentv1.Content, status string, logprobs *model
 		w.TextMember("result", data)
 	case *contentv1.Content_ToolUse:
 		return hosted.OpenAIItem(p.ToolUse, status)
+	case *contentv1.Content_Data:
+		return kept.JSON(part)
 	default:
 		return ""
 	}

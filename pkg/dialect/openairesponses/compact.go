@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -93,4 +94,36 @@ func compactionMessage(it *item) *modelv1.ChatMessage {
 	m := chat.User("")
 	m.Content = chat.ListContent(kept.Data(typeCompacted, w.Bytes()))
 	return m
+}
+
+// Compacted implements dialect.Compactor.
+func (Codec) Compacted(summary string) *contentv1.Content {
+	m := compactionMessage(&item{ID: newID("cmp_"), Seal: dialect.Seal(chat.TextPart(summary))})
+	return m.GetContent().GetList().GetParts()[0]
+}
+
+// AppendCompactResponse implements dialect.Compactor.
+func (Codec) AppendCompactResponse(dst []byte, said []*modelv1.ChatMessage, output *modelv1.ModelOutput, meta dialect.ResponseMeta) ([]byte, error) {
+	e := (&Request{}).encoder(dst)
+	e.Body.BeginObject()
+	e.Body.TextMember("id", meta.ID)
+	e.Body.TextMember("object", "response.compaction")
+	e.Body.IntMember("created_at", meta.Created)
+	e.Body.BeginListMember("output")
+	for _, m := range said {
+		beginItem(e.Body, typeMessage, newID("msg_"))
+		e.Body.TextMember("status", statusCompleted)
+		e.Body.TextMember("role", "user")
+		e.Body.Key("content")
+		e.parts(chat.Parts(m.GetContent()), false)
+		e.Body.EndObject()
+	}
+	for _, part := range chat.FirstMessage(output).GetContent().GetList().GetParts() {
+		e.Body.Raw(kept.JSON(part))
+	}
+	e.Body.EndList()
+	e.Body.Key("usage")
+	writeUsage(e.Body, output.GetUsage())
+	e.Body.EndObject()
+	return e.Written()
 }

@@ -1,6 +1,7 @@
 package openairesponses_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -123,4 +124,28 @@ func TestACompactionBelongsToItsProvider(t *testing.T) {
 	body, err := openairesponses.Codec{}.AppendRequest(nil, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{both}})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"model":"m","input":[{"type":"compaction","encrypted_content":"x"},{"type":"message","role":"user","content":[{"type":"input_text","text":"and"}]}]}`, string(body))
+}
+
+func TestACompactionIsAskedForByTheLastItem(t *testing.T) {
+	t.Parallel()
+	parse := func(items string) (*dialect.Request, error) {
+		return openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":[` + items + `]}`))
+	}
+	const asked, trigger = `{"role":"user","content":"q"}`, `{"type":"compaction_trigger"}`
+	r, err := parse(asked + "," + trigger)
+	require.NoError(t, err)
+	assert.True(t, r.Compact)
+	assert.Len(t, r.Messages, 1)
+	for items, want := range map[string]string{
+		trigger + "," + asked:            "input[0].type",
+		trigger:                          "input",
+		asked + `,{"type":"compaction"}`: "input[1].encrypted_content",
+		asked + `,{"type":"compaction","encrypted_content":"evalfleet:9:abc"}`:                                            "input[1].encrypted_content",
+		asked + `,{"type":"compaction","encrypted_content":"` + dialect.Seal(chat.SealedPart("s", new("thought"))) + `"}`: "input[1].encrypted_content",
+	} {
+		_, err := parse(items)
+		wrong, ok := errors.AsType[*dialect.RequestError](err)
+		require.True(t, ok, items)
+		assert.Equal(t, want, wrong.Param, items)
+	}
 }

@@ -72,6 +72,7 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 		return nil, err
 	}
 	r := &dialect.Request{Model: w.Model, Stream: w.Stream, Tools: tools.tools}
+	r.Compact = len(items) > 0 && items[len(items)-1].Type == typeCompact
 	if r.Messages, err = w.messages(items, tools); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ import (
 type conversation struct {
 	dialect.Turns
 	tools *offer
+	// last is the last item.
+	last *item
 	// restored means that the item before was the seal of what a tool did, so that the item of that is left out.
 	restored bool
 	// used counts what tools did, for those whose items have no ids.
@@ -48,6 +50,7 @@ func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessa
 		c.Add(chat.User(w.Input.Text))
 		return c.Messages(), nil
 	}
+	c.last = &items[len(items)-1]
 	if err := dialect.Each(items, "input[%d].", c.item); err != nil {
 		return nil, err
 	}
@@ -86,12 +89,15 @@ func (c *conversation) item(it *item) error {
 	case typeReference:
 		return notStored("")
 	case typeCompacted:
-		if it.Seal == "" {
-			return dialect.Required("encrypted_content")
+		m, err := dialect.UnsealSummary("encrypted_content", it.Seal)
+		if err != nil {
+			return err
 		}
-		c.Add(compactionMessage(it))
+		c.Add(cmp.Or(m, compactionMessage(it)))
 	case typeCompact:
-		return dialect.NotSupported("type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
+		if it != c.last {
+			return dialect.Invalid("type", "%q must be the last item", it.Type)
+		}
 	default: // Tools are read before, and what is not known is passed over.
 		if it.Use != nil && !restored && hosted.OpenAIKept(it.Use) {
 			c.used++

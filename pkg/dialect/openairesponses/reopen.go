@@ -1,6 +1,7 @@
 package openairesponses
 
 import (
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -9,7 +10,8 @@ import (
 )
 
 // Reopen implements dialect.Reopener: envelopes are the sealed content of reasoning. Open reasoning is left out, since
-// the server does not take it, and code that another vendor ran becomes a message.
+// the server does not take it, and code that another vendor ran becomes a message. Those in place of a conversation
+// become the message with its summary; one that has none is left for the server to refuse.
 func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, _ bool) []byte {
 	if !dialect.HasEnvelope(request) {
 		return request
@@ -22,6 +24,11 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 		if !dialect.HasEnvelope(raw) || jsonread.Unmarshal(raw, &it) != nil {
 			return raw
 		}
+		e := (&Request{}).encoder(nil)
+		if m, _ := dialect.UnsealSummary("", it.Seal); m != nil && it.Type == typeCompacted {
+			e.prompt("user", chat.Parts(m.GetContent()), false)
+			return e.Body.Bytes()
+		}
 		if it.Type != typeReasoning {
 			return hosted.ReopenOpenAI(raw)
 		}
@@ -32,7 +39,6 @@ func (Codec) Reopen(request []byte, take func(*contentv1.Content) *contentv1.Con
 		if part = take(part); !part.GetReasoning().GetRedacted() {
 			return nil
 		}
-		e := (&Request{}).encoder(nil)
 		e.reasoning(part.GetReasoning())
 		return e.Body.Bytes()
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/dialecttest"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
@@ -19,6 +20,9 @@ var items = []string{
 	`{"id":"fc_1","type":"function_call","status":"completed","call_id":"c1","name":"f","arguments":"{\"a\": 1}"}`,
 	`{"id":"fc_2","type":"function_call","status":"completed","call_id":"c2","name":"g","arguments":"{}"}`,
 }
+
+// summarised is an envelope with a summary.
+var summarised = dialect.Seal(chat.TextPart("half of it is done"))
 
 const usage = `{"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":5,"output_tokens_details":{"reasoning_tokens":2},"total_tokens":15}`
 
@@ -100,6 +104,7 @@ var suite = dialecttest.Harness{
 			`"tools":[{"type":"web_search","filters":{"allowed_domains":["a"]},"user_location":{"city":"c"},"search_context_size":"low","external_web_access":false},` +
 			`{"type":"code_interpreter","container":{"type":"auto","file_ids":["f"]}},{"type":"mcp","server_label":"s","server_url":"https://s.example","require_approval":"never","allowed_tools":{"tool_names":["f"]}}]}`,
 		`{"model":"m","input":"q","instructions":"Be brief.","tool_choice":"auto","text":{"format":{"type":"text"}}}`,
+		`{"model":"m","input":[{"role":"user","content":"q"},{"type":"compaction","id":"cmp_1","encrypted_content":"` + summarised + `"},{"type":"compaction_trigger"}]}`,
 		`{"model":"m","input":[{"role":"user","content":"q"},` + strings.Join(items, ",") +
 			`,{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"1"}]},{"type":"function_call_output","call_id":"c2","output":"2"}]}`,
 	},

@@ -211,6 +211,9 @@ func TestOfficialClientsTalkToAnyModel(t *testing.T) {
 				"text": []any{"hello there", "completed", true}, "stream": []any{"hello there", "completed", true},
 				"tools":          []any{"add", object{"x": 1.0, "y": 2.0}, "it is 3"},
 				"streamed tools": object{"x": 1.0, "y": 2.0}, "image": "a picture", "count": true,
+				"compacted":            []any{"response.compaction", []any{"message", "compaction"}, true, "hello there"},
+				"compacted by an item": []any{[]any{"compaction"}, "completed", true, "hello there"},
+
 				"404":    []any{"NotFoundError", 404.0, "invalid_request_error", true},
 				"400":    []any{"BadRequestError", 400.0, "invalid_request_error", true},
 				"429":    []any{"RateLimitError", 429.0, "rate_limit_error", true},

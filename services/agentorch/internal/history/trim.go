@@ -6,7 +6,6 @@
 package history
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/summary"
 )
 
 // DefaultPreserve is the part of a conversation that trimming keeps by default.
@@ -48,7 +48,7 @@ func Partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.
 		switch {
 		case m.GetRole() == modelv1.Role_ROLE_SYSTEM:
 			system = append(system, m)
-		case m.GetSource() == modelv1.MessageSource_MESSAGE_SOURCE_INPUT && !IsSummary(m):
+		case m.GetSource() == modelv1.MessageSource_MESSAGE_SOURCE_INPUT && !summary.Is(m):
 			input = append(input, m)
 		default:
 			rest = append(rest, m)
@@ -57,7 +57,7 @@ func Partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.
 	if len(input) > 0 {
 		return system, input, rest
 	}
-	for len(rest) > 0 && !IsSummary(rest[0]) {
+	for len(rest) > 0 && !summary.Is(rest[0]) {
 		first := rest[0]
 		input, rest = append(input, first), rest[1:]
 		if first.GetRole() == modelv1.Role_ROLE_USER {
@@ -65,16 +65,6 @@ func Partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.
 		}
 	}
 	return system, input, rest
-}
-
-// IsSummary reports whether a message replaces a part of the conversation, which its metadata say by a member summary.
-func IsSummary(m *modelv1.ChatMessage) bool {
-	var metadata map[string]json.RawMessage
-	if m.GetMetadataJson() == "" || json.Unmarshal([]byte(m.GetMetadataJson()), &metadata) != nil {
-		return false
-	}
-	_, is := metadata["summary"]
-	return is
 }
 
 // pair drops results that do not follow the message that called for them, and then calls that have no result.

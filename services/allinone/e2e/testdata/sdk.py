@@ -151,6 +151,15 @@ def with_responses(url, token, model):
     image = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64," + PIXEL}
     out["image"] = ask([{"role": "user", "content": [{"type": "input_text", "text": "look"}, image]}]).output_text
 
+    kept = client.responses.compact(model=model, input="hi")
+    next_turn = ask([*kept.output, {"role": "user", "content": "hi"}])
+    out["compacted"] = [kept.object, [i.type for i in kept.output], kept.usage.total_tokens > 0, next_turn.output_text]
+    asked = [{"role": "user", "content": "hi"}, {"type": "compaction_trigger"}]
+    with client.responses.stream(model=model, input=asked, tools=tools) as stream:
+        whole = stream.get_final_response()
+    next_turn = ask([*whole.output, {"role": "user", "content": "hi"}])
+    out["compacted by an item"] = [[i.type for i in whole.output], whole.status, whole.usage.total_tokens > 0, next_turn.output_text]
+
     out["404"] = failure(lambda: ask("hi", model="nobody/x"), openai)
     out["400"] = failure(lambda: ask([{"role": "critic", "content": "x"}]), openai)
     out["429"] = failure(lambda: ask("hi", model=model.split("/")[0] + "/gpt-busy"), openai)

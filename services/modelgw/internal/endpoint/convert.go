@@ -35,9 +35,65 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	x.address.complete(a)
 	seal.Receive(a.Messages, x.about.Name)
 	singleTexts(a.Messages, m.Kind.Dialect == x.about.Name)
-	if err := e.fit(ctx, x, a, m); err != nil {
+	asked, s := a, shape(&answered{format: x.format, sealed: seal.Stream{Format: x.about.Name}})
+	if a.Compact || x.compacts {
+		if asked, s, err = x.compaction(a); err != nil {
+			return err
+		}
+	}
+	if err := e.fit(ctx, x, asked, m); err != nil {
 		return err
 	}
+	r, err := e.canonical(x, m, asked)
+	if err != nil {
+		return err
+	}
+	about := dialect.ResponseMeta{
+		ID: x.about.IDPrefix + strings.TrimPrefix(x.id, "req_"), Model: a.Model, Created: time.Now().Unix(), IncludeUsage: a.IncludeUsage, Request: a,
+	}
+	ctx = provider.WithClientID(ctx, x.id)
+	if a.Stream && !x.compacts {
+		return e.follow(ctx, x, r, about, s)
+	}
+	return e.whole(ctx, x, r, about, s)
+}
+
+// whole answers with a body.
+func (e *Endpoints) whole(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta, s shape) error {
+	answer, err := e.deps.Models.Answer(ctx, r, e.cfg.MaxRetryWait)
+	if err != nil {
+		return err
+	}
+	output, err := x.output(answer, s)
+	if err != nil {
+		return err
+	}
+	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
+		x.out.Header().Set(modelHeader, answer.GetModel())
+	}
+	encoded, err := buffer.Of(dialect.OutputSize(output), func(dst []byte) ([]byte, error) { return s.body(dst, output, about) })
+	if err != nil {
+		return refuse(http.StatusBadGateway, err.Error())
+	}
+	defer encoded.Release()
+	return x.send(http.StatusOK, encoded.Bytes)
+}
+
+// output returns what a client gets of an answer, or why it gets none of it, or no more.
+func (x *exchange) output(answer *modelv1.GenerateResponse, s shape) (*modelv1.ModelOutput, error) {
+	said, tooLong := chat.Overflow(answer.GetOutput())
+	switch {
+	case answer.GetBrokenOff():
+		return nil, errBrokenOff
+	case tooLong && !x.begun:
+		return nil, &refusal{Failure: x.TooLong(said)}
+	}
+	x.sayCached(answer)
+	return s.end(answer.GetOutput())
+}
+
+// canonical returns the call for a client's request.
+func (e *Endpoints) canonical(x *exchange, m *provider.Model, a *dialect.Request) (*modelv1.GenerateRequest, error) {
 	r := &modelv1.GenerateRequest{
 		Parent: resource.Project(x.project), RequestId: x.request.Header.Get(keyHeader), Model: m.FullName(), Account: x.account,
 		Messages: a.Messages, Tools: a.Tools, ToolChoice: a.Choice, Config: a.Config,
@@ -46,7 +102,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		r.Fallbacks = new(false)
 	}
 	if len(r.GetRequestId()) > maxKeyBytes {
-		return refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
+		return nil, refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
 	}
 	if r.GetRequestId() != "" {
 		for i, m := range a.Messages { // The same request must have the same content, its messages' ids included.
@@ -54,44 +110,19 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		}
 	}
 	e.cfg.bound(r.Config)
-	if expiry := x.request.Header.Get(cacheHeader); expiry != "" {
-		life, forever, err := respcache.Lifetime(&modelv1.CachePolicy{Expiry: expiry})
-		if err != nil {
-			return refuse(http.StatusBadRequest, "the header "+cacheHeader+": "+err.Error())
-		}
-		if life <= 0 && !forever {
-			return refuse(http.StatusBadRequest, "the header "+cacheHeader+": nothing is kept for "+expiry+"; give a time such as 1h, or leave it out")
-		}
-		r.Config.Cache = &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
+	expiry := x.request.Header.Get(cacheHeader)
+	if expiry == "" {
+		return r, nil
 	}
-	about := dialect.ResponseMeta{
-		ID: x.about.IDPrefix + strings.TrimPrefix(x.id, "req_"), Model: a.Model, Created: time.Now().Unix(), IncludeUsage: a.IncludeUsage, Request: a,
-	}
-	ctx = provider.WithClientID(ctx, x.id)
-	if a.Stream {
-		return e.follow(ctx, x, r, about)
-	}
-	answer, err := e.deps.Models.Answer(ctx, r, e.cfg.MaxRetryWait)
+	life, forever, err := respcache.Lifetime(&modelv1.CachePolicy{Expiry: expiry})
 	if err != nil {
-		return err
+		return nil, refuse(http.StatusBadRequest, "the header "+cacheHeader+": "+err.Error())
 	}
-	if answer.GetBrokenOff() {
-		return errBrokenOff
+	if life <= 0 && !forever {
+		return nil, refuse(http.StatusBadRequest, "the header "+cacheHeader+": nothing is kept for "+expiry+"; give a time such as 1h, or leave it out")
 	}
-	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
-		return &refusal{Failure: x.TooLong(said)}
-	}
-	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
-		x.out.Header().Set(modelHeader, answer.GetModel())
-	}
-	x.sayCached(answer)
-	output := seal.Answer(answer.GetOutput(), x.about.Name)
-	encoded, err := buffer.Of(dialect.OutputSize(output), func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, output, about) })
-	if err != nil {
-		return refuse(http.StatusBadGateway, err.Error())
-	}
-	defer encoded.Release()
-	return x.send(http.StatusOK, encoded.Bytes)
+	r.Config.Cache = &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
+	return r, nil
 }
 
 // maxKeyBytes bounds a key, as the protocol does.
@@ -105,9 +136,9 @@ var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off b
 
 // follow answers with events. The header is sent with the first piece, so that an earlier failure has a status of its
 // own.
-func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta) error {
+func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta, s shape) error {
 	sink := x.sink()
-	w, sealed := x.NewStreamWriter(sink, about), seal.Stream{Format: x.about.Name}
+	w := x.NewStreamWriter(sink, about)
 	err := e.deps.Models.Follow(ctx, r, e.cfg.MaxRetryWait, func(event *modelv1.StreamGenerateResponse) (err error) {
 		switch event := event.GetEvent().(type) {
 		case *modelv1.StreamGenerateResponse_Started:
@@ -117,17 +148,17 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 			return nil
 		case *modelv1.StreamGenerateResponse_Delta:
 			x.beginStream()
-			err = w.Write(sealed.Delta(event.Delta))
+			piece := s.delta(event.Delta)
+			if err = w.Write(piece); err == nil && piece.GetPiece() == nil {
+				err = w.Ping()
+			}
 		case *modelv1.StreamGenerateResponse_Completed:
-			if event.Completed.GetBrokenOff() {
-				return errBrokenOff
+			output, failure := x.output(event.Completed, s)
+			if failure != nil {
+				return failure
 			}
-			if said, tooLong := chat.Overflow(event.Completed.GetOutput()); tooLong && !x.begun {
-				return &refusal{Failure: x.TooLong(said)}
-			}
-			x.sayCached(event.Completed)
 			x.beginStream()
-			if err = w.Close(sealed.End(event.Completed.GetOutput())); err == nil { // Otherwise the failure is yet to come, within the list.
+			if err = w.Close(output); err == nil { // Otherwise the failure is yet to come, within the list.
 				err = sink.Close()
 			}
 		case *modelv1.StreamGenerateResponse_Heartbeat:

@@ -40,9 +40,8 @@ type relay struct {
 	body  spliced
 	// more means that a failure that another model might cure is returned, and not answered.
 	more bool
-	// counts means that the request is a question for a number of tokens, which fails with ErrCountsNone where the
-	// server counts none.
-	counts bool
+	// optional means that servers of the format may lack the path of the request, which then fails with errLacksPath.
+	optional bool
 
 	// refused is the vendor's last answer that was an error.
 	refused *refused
@@ -62,6 +61,9 @@ type refused struct {
 	header http.Header
 	body   []byte
 }
+
+// errLacksPath is the failure of a request whose path the server does not know.
+var errLacksPath = errors.New("the server does not know the path")
 
 // upstreamOf is the target of the client's format with an instance of the model; nil if it has none.
 func (r *relay) upstreamOf(m *provider.Model) *provider.Upstream {
@@ -84,8 +86,8 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	}
 	failed := provider.RPC(err)
 	if failure, ok := provider.As(err); ok && r.refused != nil && !(r.more && generate.Curable(failed)) {
-		if r.counts && r.upstream.CountsNone != nil && r.upstream.CountsNone(failure) {
-			return provider.ErrCountsNone
+		if r.optional && r.upstream.LacksPath != nil && r.upstream.LacksPath(failure) {
+			return errLacksPath
 		}
 		return r.passRefused(r.refused, failure)
 	}

@@ -188,6 +188,7 @@ func (e *Endpoints) routes() []route {
 		{http.MethodPost, "/v1/chat/completions", always(chatCompletions), e.generate},
 		{http.MethodPost, "/v1/responses", always(responses), e.generate},
 		{http.MethodPost, "/v1/responses/input_tokens", always(responses), e.count},
+		{http.MethodPost, "/v1/responses/compact", always(responses), e.compact},
 		{http.MethodPost, "/v1/messages", always(messages), e.generate},
 		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},
@@ -216,6 +217,8 @@ type exchange struct {
 	project, account string
 	// fallback means that the model of the request has failed, and that another one is to answer.
 	fallback bool
+	// compacts means that nothing but a compaction is asked for.
+	compacts bool
 	// address is what the address of the request says beside its format; zero in formats that have all in the body.
 	address address
 }

@@ -22,6 +22,8 @@ type format struct {
 	// of others, or to a method of the model.
 	counter  dialect.TokenCounter
 	counting string
+	// compactor writes what stands for a conversation; nil if clients of the format ask for no compaction.
+	compactor dialect.Compactor
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner
 	modelPrefix string
@@ -109,16 +111,17 @@ var chatCompletions = &format{
 
 // responses is OpenAI's Responses API.
 var responses = &format{
-	Codec:    openairesponses.Codec{},
-	about:    openairesponses.Codec{}.Format(),
-	counter:  openairesponses.Codec{},
-	counting: "/input_tokens",
-	scanner:  newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, tiers, postponed),
-	mode:     tierOf,
-	idHeader: "X-Request-Id",
-	passed:   openaiHeaders,
-	list:     openaiModels,
-	entry:    openaiModel,
+	Codec:     openairesponses.Codec{},
+	about:     openairesponses.Codec{}.Format(),
+	counter:   openairesponses.Codec{},
+	counting:  "/input_tokens",
+	compactor: openairesponses.Codec{},
+	scanner:   newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, tiers, postponed),
+	mode:      tierOf,
+	idHeader:  "X-Request-Id",
+	passed:    openaiHeaders,
+	list:      openaiModels,
+	entry:     openaiModel,
 
 	asksHosted: func(doc []byte) bool { return responsesHosting.asks(doc) || asksInItems(doc) },
 	habits:     []string{"verbosity"},

@@ -22,7 +22,12 @@ const modelMember = "model"
 
 // generate answers a request for an answer of a model, in the lane that fits.
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
-	return e.choose(ctx, x, true, x.address.below(), func(r *relay, found *members) error {
+	return e.ask(ctx, x, x.address.below())
+}
+
+// ask is generate, for what is below an address.
+func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
+	return e.choose(ctx, x, true, below, func(r *relay, found *members) error {
 		call := &generate.Call{
 			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves,
 			Beginning: func() []byte { return beginning(r.body.Bytes) },
@@ -32,7 +37,14 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 		}
 		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound}
 		e.cfg.bound(call.Config)
-		return r.run(ctx, call, e.deps.Stages)
+		if x.compacts {
+			r.optional, call.Compact = true, new("")
+		}
+		err := r.run(ctx, call, e.deps.Stages)
+		if errors.Is(err, errLacksPath) {
+			return e.instead(ctx, r, e.convert)
+		}
+		return err
 	}, e.convert)
 }
 
@@ -41,7 +53,7 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	below := cmp.Or(x.address.below(), x.counting)
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
-		r.counts = true
+		r.optional = true
 		call := &generate.Call{
 			Model: r.model, Origin: x.origin(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves, Counts: true,
 			Beginning: func() []byte { return beginning(r.body.Bytes) },
@@ -49,14 +61,19 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 		call.Config = &modelv1.GenerateConfig{}
 		e.cfg.bound(call.Config)
 		err := r.run(ctx, call, e.deps.Asking)
-		if errors.Is(err, provider.ErrCountsNone) {
-			if err := convertible(r.body.Bytes); err != nil {
-				return err
-			}
-			return e.estimate(ctx, x, r.model, r.body.Bytes)
+		if errors.Is(err, errLacksPath) {
+			return e.instead(ctx, r, e.estimate)
 		}
 		return err
 	}, e.estimate)
+}
+
+// instead converts a request whose path the server lacks.
+func (e *Endpoints) instead(ctx context.Context, r *relay, converted func(context.Context, *exchange, *provider.Model, []byte) error) error {
+	if err := convertible(r.body.Bytes); err != nil {
+		return err
+	}
+	return converted(ctx, r.exchange, r.model, r.body.Bytes)
 }
 
 // choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its

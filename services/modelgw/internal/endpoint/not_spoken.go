@@ -14,7 +14,7 @@ var instead = []struct {
 }{
 	{regexp.MustCompile(`^/v1/chat/completions`), "what lies below chat completions", "use POST /v1/chat/completions, without storing answers"},
 	{
-		regexp.MustCompile(`^/v1/responses`), "what lies below the Responses API beside input_tokens",
+		regexp.MustCompile(`^/v1/responses`), "what lies below the Responses API beside input_tokens and compact",
 		"use POST /v1/responses with the whole conversation, since answers are not stored here",
 	},
 	{regexp.MustCompile(`^/v1/completions`), "the API of plain completions", "use chat completions, POST /v1/chat/completions"},
@@ -34,6 +34,6 @@ func notSpoken(_ context.Context, x *exchange) error {
 		}
 	}
 	return refuse(http.StatusNotFound, "nothing here answers "+asked+"; there are POST /v1/chat/completions, "+
-		"POST /v1/responses, POST /v1/responses/input_tokens, POST /v1/messages, POST /v1/messages/count_tokens, "+
+		"POST /v1/responses, POST /v1/responses/input_tokens, POST /v1/responses/compact, POST /v1/messages, POST /v1/messages/count_tokens, "+
 		"POST /v1beta/models/<model>:generateContent and GET /v1/models")
 }

@@ -21,9 +21,9 @@ type Upstream struct {
 	Authorize func(http.Header)
 	// Refused is what an answer that refuses a request means: its status, its header and the beginning of its body.
 	Refused func(status int, header http.Header, body []byte) *Error
-	// CountsNone reports whether a refusal of a question for a number of tokens means that the server counts none;
-	// nil: none means that.
-	CountsNone func(*Error) bool
+	// LacksPath reports whether a refusal of a request below the API, such as a question for a number of tokens, means
+	// that the server does not know its path; nil: none means that.
+	LacksPath func(*Error) bool
 	// Sealer is who reads the seals of this API's reasoning; empty: that of the model's capabilities.
 	Sealer string
 }

@@ -124,7 +124,8 @@ func Receive(messages []*modelv1.ChatMessage, format string) {
 	}
 }
 
-// Stream is an answer to a client of a format, as it arrives. It is not safe for concurrent use.
+// Stream is an answer to a client of a format, as it arrives: a seal that the format's own servers did not make is in an
+// envelope. It is not safe for concurrent use.
 type Stream struct {
 	// Format is the client's format.
 	Format string
@@ -132,15 +133,15 @@ type Stream struct {
 	thought, sealed bool
 }
 
-// Delta is Answer for a piece of the answer.
+// Delta returns a piece of the answer as the client gets it. The piece is not modified.
 func (s *Stream) Delta(d *modelv1.GenerateDelta) *modelv1.GenerateDelta {
 	s.thought = s.thought || d.GetReasoning() != ""
 	s.sealed = s.sealed || d.GetPart().GetReasoning() != nil
 	return withPart(d, func(part *contentv1.Content) *contentv1.Content { return enveloped(part, s.Format) })
 }
 
-// End is Answer for the whole answer, whose pieces were written before. A seal that came after its thought, as Gemini's
-// on a text, is apart from the thought: the client has that already.
+// End returns the whole answer as the client gets it, after its pieces, if it came in pieces. A seal that came after its
+// thought, as Gemini's on a text, is apart from the thought: the client has that already. The output is not modified.
 func (s *Stream) End(output *modelv1.ModelOutput) *modelv1.ModelOutput {
 	apart := s.thought && !s.sealed
 	return answer(output, func(part *contentv1.Content) []*contentv1.Content {
@@ -152,14 +153,6 @@ func (s *Stream) End(output *modelv1.ModelOutput) *modelv1.ModelOutput {
 		sealed := proto.CloneOf(part)
 		sealed.GetReasoning().Summary = nil
 		return []*contentv1.Content{chat.ReasoningPart(thought), enveloped(sealed, s.Format)}
-	})
-}
-
-// Answer returns an output as a client of a format gets it: a seal that the format's own servers did not make is in an
-// envelope. The output is not modified.
-func Answer(output *modelv1.ModelOutput, format string) *modelv1.ModelOutput {
-	return answer(output, func(part *contentv1.Content) []*contentv1.Content {
-		return []*contentv1.Content{enveloped(part, format)}
 	})
 }
 

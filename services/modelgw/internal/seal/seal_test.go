@@ -110,7 +110,7 @@ func TestAnAnswerSaysWhoReadsIt(t *testing.T) {
 // answered is the part of an answer as a client of a format gets it.
 func answered(part *contentv1.Content, format string) *contentv1.Content {
 	output := chat.MessageOutput("m", messageOf(part), modelv1.StopReason_STOP_REASON_STOP)
-	return chat.FirstMessage(seal.Answer(output, format)).GetContent().GetList().GetParts()[0]
+	return chat.FirstMessage((&seal.Stream{Format: format}).End(output)).GetContent().GetList().GetParts()[0]
 }
 
 func TestAClientReturnsASealInItsEnvelope(t *testing.T) {

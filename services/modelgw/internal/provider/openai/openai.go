@@ -242,7 +242,7 @@ func (m *model) connect(responsesURL, account string) {
 	}
 	if asked == nil && m.atVendor || asked != nil && *asked {
 		upstream := m.responses.Upstream(responsesURL, m.served, m.client.Authorize)
-		upstream.Sealer, upstream.CountsNone = m.sealer, responsesapi.LacksAddress
+		upstream.Sealer, upstream.LacksPath = m.sealer, responsesapi.LacksAddress
 		m.upstreams = append(m.upstreams, upstream)
 	}
 }

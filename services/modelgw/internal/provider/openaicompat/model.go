@@ -138,7 +138,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		m.responses.Codec = openairesponses.Codec{}
 		m.responses.Quirks.Finish = m.finishResponses
 		m.upstreams[0] = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
-		m.upstreams[0].CountsNone = responsesapi.LacksAddress
+		m.upstreams[0].LacksPath = responsesapi.LacksAddress
 	}
 	var vendor []string
 	if author, _, within := strings.Cut(name, "/"); within {
