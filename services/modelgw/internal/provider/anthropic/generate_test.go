@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -357,7 +358,8 @@ func TestARecordHoldsNoKey(t *testing.T) {
 	assert.NotContains(t, response.Call.GetRequestJson()+response.Call.GetResponseJson(), "sk-secret")
 }
 
-// A model that thinks within a budget is sent no choice among its tools, which is said where one was asked for.
+// A model that thinks within a budget is sent no choice among its tools but that of none, which is said where another was
+// asked for.
 func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 	t.Parallel()
 	const says = "claude-sonnet-4-5 is sent no choice among the tools while it thinks within a budget; it may call any, or none"
@@ -369,7 +371,7 @@ func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 	}{
 		{named, new(int64(2048)), []string{says}},
 		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), new(int64(2048)), []string{says}},
-		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), new(int64(2048)), []string{says}},
+		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), new(int64(2048)), nil},
 		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), new(int64(2048)), nil},
 		{named, nil, nil},
 	} {
@@ -377,11 +379,13 @@ func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 		p, err := open(t, setup).Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
 		require.NoError(t, err)
 		response, err := p.Generate(t.Context(), &provider.Request{
-			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, ToolChoice: tt.choice,
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, ToolChoice: tt.choice, Record: provider.RecordAll,
 			Config: &modelv1.GenerateConfig{MaxTokens: new(int64(4096)), ReasoningTokens: tt.tokens},
 		})
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, response.Warnings)
+		none := tt.choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
+		assert.Equal(t, none, strings.Contains(response.Call.GetRequestJson(), `"tool_choice":{"type":"none"}`))
 	}
 }
 

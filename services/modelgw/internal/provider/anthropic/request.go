@@ -220,14 +220,14 @@ func (m *model) displayed(p *plan) {
 	}
 }
 
-// choose adapts the tool choice to the model: with a thinking budget there is none, except that calls one at a time are
-// part of one, and some models cannot be forced.
+// choose adapts the tool choice to the model: with a thinking budget there is none but that of no tool, except that calls
+// one at a time are part of one, and some models cannot be forced.
 func (m *model) choose(p *plan) {
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
-	if p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled {
-		none := p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
-		if (forced || none) && len(p.Tools) > 0 {
+	none := p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
+	if p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled && !none {
+		if forced && len(p.Tools) > 0 {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s is sent no choice among the tools while it thinks within a budget; it may call any, or none", m.name))
 		}
 		p.Choice = nil
