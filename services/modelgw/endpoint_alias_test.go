@@ -37,7 +37,7 @@ func TestAliases(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, g.post(t, chatPath, `{"model":"gpt-4","messages":[]}`).StatusCode)
 }
 
-func TestAnAliasOfNoModelIsRefused(t *testing.T) {
+func TestNamesInTheSettingsOfEndpointsAreKnown(t *testing.T) {
 	t.Parallel()
 	c := modelgw.Config{}
 	c.SetDefaults()
@@ -46,6 +46,9 @@ func TestAnAliasOfNoModelIsRefused(t *testing.T) {
 	assert.ErrorContains(t, c.Endpoints.Validate(), `aliases.fast: "gpt-4o" is no model; write <provider>/<model>`)
 	c.Endpoints.Aliases = map[string]string{"*-fast": "openai/gpt-4o", "g*": "openai/gpt-4o", "*": "openai/gpt-4o"}
 	assert.EqualError(t, c.Endpoints.Validate(), "aliases.*-fast: a star stands for any rest of a name, so that it can only be at the end")
+	c.Endpoints.Aliases, c.Endpoints.LeaveOut = nil, []string{"temperature", "num_choices"}
+	assert.ErrorContains(t, c.Endpoints.Validate(), `leave_out: "num_choices" is none of temperature, top_p`)
+	c.Endpoints.LeaveOut = nil
 	c.Endpoints.Aliases = map[string]string{"fast": "opnai/gpt-4o", "slow": "groq/llama", "own": "openai-api/ours/m"}
 	err := c.Validate()
 	require.ErrorContains(t, err, `endpoints.aliases.fast: unknown provider "opnai" of "opnai/gpt-4o"`)

@@ -508,7 +508,13 @@ func TestWhatAProviderWouldIgnoreIsRefused(t *testing.T) {
 		assert.Equal(t, param+": is not supported by anthropic/claude-sonnet-4-5; leave it out", message)
 	}
 	assert.Len(t, v.body, 1)
-	answer := g.post(t, chatPath, `{"model":"mockllm/model","n":2,`+user+`}`)
+	leaving := serveMessages(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.LeaveOut = []string{"temperature", "logit_bias"} })
+	answer := leaving.post(t, chatPath, `{"model":"anthropic/claude-sonnet-4-5",`+user+`,"temperature":0,"logit_bias":{"5":1}}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode, "the operator lets these go: %s", read(t, answer))
+	assert.Equal(t, "temperature, logit_bias", answer.Header.Get("Evalfleet-Unsent"))
+	answer = leaving.post(t, chatPath, `{"model":"anthropic/claude-sonnet-4-5",`+user+`,"top_p":0.5}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	answer = g.post(t, chatPath, `{"model":"mockllm/model","n":2,`+user+`}`)
 	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
 
 	v = vendorWith(t, says(http.StatusOK, "application/json", whole))

@@ -56,6 +56,11 @@ type Config struct {
 	// Aliases are further names of models, each with the model that serves it, such as `gpt-5: openai/gpt-5`. A star at
 	// the end of a name matches any rest: of several that match, the longest counts. They win over models' own names.
 	Aliases map[string]string `yaml:"aliases"`
+	// LeaveOut are options that are left out where a model does not take them, in place of a refusal: for programs that
+	// cannot be told to leave them out. Any of temperature, top_p, top_k, frequency_penalty, presence_penalty, logit_bias
+	// and verbosity. The header Evalfleet-Unsent of an answer names what was left out. Default none; requests in Gemini's
+	// format have temperature, top_p and top_k left out anyhow, and those of the Responses API verbosity.
+	LeaveOut []string `yaml:"leave_out" env:"EVALFLEET_MODELGW_ENDPOINTS_LEAVE_OUT"`
 	// FetchMedia sets from where images and documents are fetched that a request names by their address, where the
 	// model's provider does not fetch them.
 	FetchMedia webfetch.Config `yaml:"fetch_media"`
@@ -100,6 +105,11 @@ func (c *Config) Validate() error {
 		}
 		if _, _, err := provider.SplitName(c.Aliases[name]); err != nil || name == "" {
 			faults = append(faults, fmt.Errorf("aliases.%s: %q is no model; write <provider>/<model>", name, c.Aliases[name]))
+		}
+	}
+	for _, option := range c.LeaveOut {
+		if !slices.Contains(wishes, option) {
+			faults = append(faults, fmt.Errorf("leave_out: %q is none of %s", option, strings.Join(wishes, ", ")))
 		}
 	}
 	if err := c.FetchMedia.Validate(); err != nil {

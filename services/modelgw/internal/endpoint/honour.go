@@ -17,7 +17,7 @@ import (
 // fit fits a request to a model, or fails.
 func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m *provider.Model) error {
 	caps := provider.CapabilitiesOf(m.Provider, a.Config)
-	if err := x.honour(a, m, caps.Ignored); err != nil {
+	if err := e.honour(x, a, m, caps.Ignored); err != nil {
 		return err
 	}
 	if a.OneCall { // A wish of ours: where an API has no such option, the request is not at fault.
@@ -30,14 +30,17 @@ func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m 
 	return e.inline(ctx, x, a, caps.Fetches)
 }
 
+// wishes are the options that say how an answer is to be written, without which it is an answer all the same.
+var wishes = []string{"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "logit_bias", "verbosity"}
+
 // honour fails if a request has options that the model's provider would ignore. The platform's own API reports them
-// beside the answer, for which no vendor's format has a place. Those that clients set out of habit are left out, and the
-// header of the answer says so.
-func (x *exchange) honour(a *dialect.Request, m *provider.Model, ignored []string) error {
+// beside the answer, for which no vendor's format has a place. Those that clients set out of habit, and those that the
+// operator lets go, are left out, and the header of the answer says so.
+func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, ignored []string) error {
 	x.out.Header().Del(unsentHeader) // of a model that has failed
 	var left, members []string
 	for _, option := range provider.OptionsSet(a.Config, ignored) {
-		if !slices.Contains(x.habits, option) {
+		if !slices.Contains(x.habits, option) && !slices.Contains(e.cfg.LeaveOut, option) {
 			return dialect.NotSupported(x.member(option), "is not supported by %s; leave it out", m.FullName())
 		}
 		left, members = append(left, option), append(members, x.member(option))
