@@ -34,29 +34,33 @@ var optionWords = map[string][]string{
 // infinite, or too low to be meaningful, if a word is none of the option's, or if a header cannot be sent. An empty
 // word counts as unset.
 func CheckConfig(c *modelv1.GenerateConfig) error {
-	fields := c.ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		field := fields.Get(i)
-		if !c.ProtoReflect().Has(field) {
-			continue
-		}
-		value := c.ProtoReflect().Get(field)
-		if !finite(field, value) {
-			return rpcerr.InvalidField("config."+string(field.Name()), "must be a finite number")
-		}
-		switch n := number(field, value); {
-		case slices.Contains(aboveZero, field.Name()) && n <= 0:
-			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must be above 0; leave it out for the default", n)
-		case slices.Contains(notNegative, field.Name()) && n < 0:
-			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must not be negative", n)
-		case field.Name() == "prompt_logprobs" && (n < 1 || n > mostPromptLogprobs):
-			return rpcerr.InvalidField("config.prompt_logprobs", "is %v, must be from 1 to %d", n, mostPromptLogprobs)
-		}
-		if words := optionWords[string(field.Name())]; words != nil && value.String() != "" && !slices.Contains(words, value.String()) {
-			return rpcerr.InvalidField("config."+string(field.Name()), "%q is none of %s", value.String(), strings.Join(words, ", "))
-		}
+	var fault error
+	c.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		fault = checkOption(field, value)
+		return fault == nil
+	})
+	if fault != nil {
+		return fault
 	}
 	return checkHeaders(c.GetExtraHeaders().GetValues())
+}
+
+func checkOption(field protoreflect.FieldDescriptor, value protoreflect.Value) error {
+	if !finite(field, value) {
+		return rpcerr.InvalidField("config."+string(field.Name()), "must be a finite number")
+	}
+	switch n := number(field, value); {
+	case slices.Contains(aboveZero, field.Name()) && n <= 0:
+		return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must be above 0; leave it out for the default", n)
+	case slices.Contains(notNegative, field.Name()) && n < 0:
+		return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must not be negative", n)
+	case field.Name() == "prompt_logprobs" && (n < 1 || n > mostPromptLogprobs):
+		return rpcerr.InvalidField("config.prompt_logprobs", "is %v, must be from 1 to %d", n, mostPromptLogprobs)
+	}
+	if words := optionWords[string(field.Name())]; words != nil && value.String() != "" && !slices.Contains(words, value.String()) {
+		return rpcerr.InvalidField("config."+string(field.Name()), "%q is none of %s", value.String(), strings.Join(words, ", "))
+	}
+	return nil
 }
 
 // mostPromptLogprobs bounds prompt_logprobs, which is at least 1.

@@ -53,39 +53,49 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	}
 	caps.Features.Batch = m.batch != nil
 	caps.Sealer = m.chatSealer
-	if m.usesResponses(c) {
-		caps.Sealer = m.sealer
-		caps.Fetches.Documents = m.atVendor
-		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
-		caps.Features.ToolResultImages, caps.Features.Compaction = true, true
-		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
-		if !m.name.samples(c) {
-			caps.Ignored = append(caps.Ignored, sampling...)
-		}
-		if !m.name.takesReasoning() {
-			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
-			caps.ExtraBody = slices.DeleteFunc(caps.ExtraBody, func(member string) bool { return member == responsesapi.Reasoning })
-		}
-		caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
-			return option == "reasoning_mode" && m.name.takesReasoning() || option == "cache_prompt" && m.takesCacheMarks()
-		})
-	} else {
-		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped), chatapi.ExtraBodyDropped
-		if m.name.reasons() {
-			caps.Ignored = append(caps.Ignored, "temperature")
-		}
-		if !m.name.takesEffort() {
-			caps.Dropped = append(caps.Dropped, "reasoning_effort")
-		}
-		if m.takesCacheMarks() {
-			caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return option == "cache_prompt" })
-		}
+	if !m.usesResponses(c) {
+		caps.Ignored, caps.Dropped = m.chatOptions()
+		caps.ExtraBodyDropped = chatapi.ExtraBodyDropped
+		return caps
 	}
-	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return option == "internal_tools" })
+	caps.Sealer = m.sealer
+	caps.Fetches.Documents = m.atVendor
+	caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
+	caps.Features.ToolResultImages, caps.Features.Compaction = true, true
+	caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
+	if !m.name.samples(c) {
+		caps.Ignored = append(caps.Ignored, sampling...)
+	}
+	if !m.name.takesReasoning() {
+		caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
+		caps.ExtraBody = slices.DeleteFunc(caps.ExtraBody, func(member string) bool { return member == responsesapi.Reasoning })
+	}
+	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
+		return option == "internal_tools" || option == "reasoning_mode" && m.name.takesReasoning() || option == "cache_prompt" && m.takesCacheMarks()
+	})
 	if m.name.isOSeries() {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
 	}
 	return caps
+}
+
+// optionsOfChat are the options that chat completions ignore, and those that are not sent to them. No configuration
+// changes them.
+func (m *model) optionsOfChat() (ignored, dropped []string) {
+	ignored, dropped = slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped)
+	if m.name.reasons() {
+		ignored = append(ignored, "temperature")
+	}
+	if !m.name.takesEffort() {
+		dropped = append(dropped, "reasoning_effort")
+	}
+	if m.name.isOSeries() {
+		dropped = append(dropped, "parallel_tool_calls")
+	}
+	dropped = slices.DeleteFunc(dropped, func(option string) bool {
+		return option == "internal_tools" || option == "cache_prompt" && m.takesCacheMarks()
+	})
+	return slices.Clip(ignored), slices.Clip(dropped)
 }
 
 // Overruled implements provider.OptionDropper.
