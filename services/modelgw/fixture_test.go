@@ -33,7 +33,8 @@ import (
 
 func TestMain(m *testing.M) {
 	// A client of Redis that was closed in an outage sleeps for up to a second before it notices.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start")) // a package below genai begins it
 }
 
 const project = "projects/default"
