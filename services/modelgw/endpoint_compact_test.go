@@ -319,3 +319,24 @@ func TestAFallbackCompacts(t *testing.T) {
 		assert.Len(t, said.Output, 2)
 	}
 }
+
+// A model whose server has no path for compactions is asked for a summary. Where it fails then, each fallback is asked
+// once.
+func TestEachFallbackIsAskedOnceForACompaction(t *testing.T) {
+	t.Parallel()
+	lacking := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == compactPath {
+			says(http.StatusNotFound, "application/json", `{"detail":"Not Found"}`)(w, r)
+			return
+		}
+		overloaded(w, r)
+	}
+	v, other := vendorWith(t, lacking), vendorWith(t, overloaded)
+	g := serveWeb(t, v, throughResponses, fallsBack("anthropic/claude-sonnet-4-5"), func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), other.URL
+	})
+	answer := g.post(t, compactPath, `{"model":"openai/gpt-4o","input":"q"}`)
+	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, "%s", read(t, answer))
+	assert.Len(t, v.body, 2, "for a compaction, and for a summary")
+	assert.Len(t, other.body, 1)
+}

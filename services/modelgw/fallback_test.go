@@ -300,3 +300,20 @@ func TestAFallbackOfAnEndpointIgnoresNothing(t *testing.T) {
 		assert.Equal(t, []string{"other-key"}, keysAsked(other), path)
 	}
 }
+
+// What one fallback was not sent is not said of the next, which gets the request as bytes, nor of a failure.
+func TestWhatAFailedFallbackWasNotSentIsNotSaid(t *testing.T) {
+	t.Parallel()
+	other := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	for to, status := range map[string]int{"openai-api/other/theirs": http.StatusOK, "openai-api/nosuch/model": http.StatusServiceUnavailable} {
+		v := vendorWith(t, overloaded)
+		g := serveWeb(t, v, fallsBack("anthropic/claude-sonnet-4-5", to), func(c *modelgw.Config, _ *modelgw.Deps) {
+			c.Endpoints.LeaveOut = []string{"frequency_penalty"}
+			c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), v.URL
+			c.OpenAIAPI.Services = map[string]provider.Account{"other": {APIKey: config.NewSecret("other-key"), BaseURL: other.URL}}
+		})
+		answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","frequency_penalty":0.5,`+user+`}`)
+		assert.Equal(t, status, answer.StatusCode, "%s: %s", to, read(t, answer))
+		assert.Empty(t, answer.Header.Get("Evalfleet-Unsent"), to)
+	}
+}

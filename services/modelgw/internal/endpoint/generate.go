@@ -27,7 +27,7 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 
 // ask is generate, for what is below an address.
 func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
-	return e.choose(ctx, x, true, below, func(r *relay, found *members) error {
+	return e.choose(ctx, x, true, below, func(r *relay, found *members) (final bool, err error) {
 		call := &generate.Call{
 			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves,
 			Beginning: func() []byte { return beginning(r.body.Bytes) },
@@ -40,11 +40,11 @@ func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
 		if x.compacts {
 			r.optional, call.Compact = true, new("")
 		}
-		err := r.run(ctx, call, e.deps.Stages)
+		err = r.run(ctx, call, e.deps.Stages)
 		if errors.Is(err, errLacksPath) {
-			return e.instead(ctx, r, e.convert)
+			return !x.fallback, e.instead(ctx, r, e.convert)
 		}
-		return err
+		return false, err
 	}, e.convert)
 }
 
@@ -52,7 +52,7 @@ func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
 // as its refusals say so, else an estimate. Neither costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	below := cmp.Or(x.address.below(), x.counting)
-	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
+	return e.choose(ctx, x, false, below, func(r *relay, _ *members) (final bool, err error) {
 		r.optional = true
 		call := &generate.Call{
 			Model: r.model, Origin: x.origin(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves, Counts: true,
@@ -60,11 +60,11 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 		}
 		call.Config = &modelv1.GenerateConfig{}
 		e.cfg.bound(call.Config)
-		err := r.run(ctx, call, e.deps.Asking)
+		err = r.run(ctx, call, e.deps.Asking)
 		if errors.Is(err, errLacksPath) {
-			return e.instead(ctx, r, e.estimate)
+			return true, e.instead(ctx, r, e.estimate)
 		}
-		return err
+		return false, err
 	}, e.estimate)
 }
 
@@ -77,10 +77,10 @@ func (e *Endpoints) instead(ctx context.Context, r *relay, converted func(contex
 }
 
 // choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its
-// path, else converted. Fallbacks may answer for a model that cannot, if fall is set: those of a converted request are
-// the canonical lane's affair, unless its model is a fallback itself.
+// path, else converted. What direct returns is final, or not, as of lane. Fallbacks may answer for a model that cannot,
+// if fall is set: those of a converted request are the canonical lane's affair, unless its model is a fallback itself.
 func (e *Endpoints) choose(
-	ctx context.Context, x *exchange, fall bool, below string, direct func(*relay, *members) error,
+	ctx context.Context, x *exchange, fall bool, below string, direct func(*relay, *members) (final bool, err error),
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,
 ) error {
 	b, err := readBody(x.request, e.cfg.MaxBodyBytes)
@@ -117,6 +117,7 @@ func (e *Endpoints) choose(
 		}
 		unfit := false // The request cannot be converted for a fallback.
 		if err != nil {
+			x.out.Header().Del(unsentHeader)
 			_, unfit = errors.AsType[*dialect.RequestError](err)
 			left = e.usable(x, left)
 		}
@@ -147,8 +148,8 @@ func (e *Endpoints) usable(x *exchange, fallbacks []string) []string {
 // lane answers a request with a model. More means that a failure that another model might cure is returned, and not
 // answered. Final means that no other model is to be asked.
 func (e *Endpoints) lane(
-	ctx context.Context, x *exchange, name string, b *buffer.Buffer, found *members, below string, more bool, direct func(*relay, *members) error,
-	converted func(context.Context, *exchange, *provider.Model, []byte) error,
+	ctx context.Context, x *exchange, name string, b *buffer.Buffer, found *members, below string, more bool,
+	direct func(*relay, *members) (final bool, err error), converted func(context.Context, *exchange, *provider.Model, []byte) error,
 ) (final bool, err error) {
 	m, err := e.open(x, name)
 	if err != nil {
@@ -171,7 +172,7 @@ func (e *Endpoints) lane(
 	if found.model.Found() {
 		body = splice(b, found.model, x.modelPrefix+upstream.Model)
 	}
-	return false, direct(&relay{exchange: x, endpoints: e, model: m, at: m, upstream: upstream, below: below, body: body, more: more}, found)
+	return direct(&relay{exchange: x, endpoints: e, model: m, at: m, upstream: upstream, below: below, body: body, more: more}, found)
 }
 
 // convertible refuses a body whose canonical form could take too much memory.

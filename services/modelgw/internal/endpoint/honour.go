@@ -37,7 +37,6 @@ var wishes = []string{"temperature", "top_p", "top_k", "frequency_penalty", "pre
 // beside the answer, for which no vendor's format has a place. Those that clients set out of habit, and those that the
 // operator lets go, are left out, and the header of the answer says so.
 func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, ignored []string) error {
-	x.out.Header().Del(unsentHeader) // of a model that has failed
 	var left, members []string
 	for _, option := range provider.OptionsSet(a.Config, ignored) {
 		if !slices.Contains(x.habits, option) && !slices.Contains(e.cfg.LeaveOut, option) {
