@@ -15,6 +15,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -114,6 +115,11 @@ func SealedPart(seal string, summary *string) *contentv1.Content {
 	part := ReasoningPart(seal)
 	part.GetReasoning().Summary, part.GetReasoning().Redacted = summary, true
 	return part
+}
+
+// Refuses reports whether a message has a text that is a refusal.
+func Refuses(m *modelv1.ChatMessage) bool {
+	return slices.ContainsFunc(Parts(m.GetContent()), func(part *contentv1.Content) bool { return part.GetText().GetRefusal() })
 }
 
 // RefusalPart returns a part that is the model's refusal.

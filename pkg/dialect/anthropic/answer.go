@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -127,7 +126,7 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 	case word != "end_turn":
 	case len(choice.GetMessage().GetToolCalls()) > 0:
 		word = "tool_use"
-	case slices.ContainsFunc(choice.GetMessage().GetContent().GetList().GetParts(), isRefusal):
+	case chat.Refuses(choice.GetMessage()):
 		word = "refusal"
 	}
 	e.Body.TextMember("stop_reason", word)
@@ -140,8 +139,6 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 		e.Body.EndObject()
 	}
 }
-
-func isRefusal(part *contentv1.Content) bool { return part.GetText().GetRefusal() }
 
 func (e *encoder) usage(u *modelv1.ModelUsage) {
 	e.Body.BeginObjectMember("usage")

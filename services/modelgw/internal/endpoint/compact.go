@@ -10,7 +10,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/summary"
@@ -40,8 +39,8 @@ type compacted struct {
 // compaction makes a request one for a summary of its conversation. Tools stay on offer, since some vendors refuse calls
 // in a conversation without them, but none may be called.
 func (x *exchange) compaction(a *dialect.Request) (*dialect.Request, *compacted, error) {
-	ofSystem := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_SYSTEM }
-	if len(slices.DeleteFunc(slices.Clone(a.Messages), ofSystem)) == 0 {
+	said := func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM }
+	if !slices.ContainsFunc(a.Messages, said) {
 		return nil, nil, dialect.Invalid(x.about.Messages, "has no conversation to compact")
 	}
 	s := &compacted{format: x.format, alone: x.compacts}
@@ -82,7 +81,7 @@ func (s *compacted) end(output *modelv1.ModelOutput) (*modelv1.ModelOutput, erro
 	switch {
 	case stop == modelv1.StopReason_STOP_REASON_MAX_TOKENS, stop == modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 		return nil, refused("the summary was cut off by the bound of its tokens; give more " + s.about.OutputBounds[0] + ", or a shorter conversation")
-	case stop == modelv1.StopReason_STOP_REASON_CONTENT_FILTER, refuses(m):
+	case stop == modelv1.StopReason_STOP_REASON_CONTENT_FILTER, chat.Refuses(m):
 		return nil, refused("the model refused to summarise it")
 	case len(m.GetToolCalls()) > 0:
 		return nil, refused("the model called a tool in place of a summary")
@@ -94,12 +93,6 @@ func (s *compacted) end(output *modelv1.ModelOutput) (*modelv1.ModelOutput, erro
 	whole := chat.MessageOutput(output.GetModel(), stands, modelv1.StopReason_STOP_REASON_STOP)
 	whole.Usage = output.GetUsage()
 	return whole, nil
-}
-
-// refuses reports whether the model refused, in a text.
-func refuses(m *modelv1.ChatMessage) bool {
-	refusal := func(part *contentv1.Content) bool { return part.GetText().GetRefusal() }
-	return slices.ContainsFunc(chat.Parts(m.GetContent()), refusal)
 }
 
 func (s *compacted) body(dst []byte, output *modelv1.ModelOutput, about dialect.ResponseMeta) ([]byte, error) {

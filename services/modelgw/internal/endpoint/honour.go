@@ -34,8 +34,8 @@ func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m 
 var wishes = []string{"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "logit_bias", "verbosity"}
 
 // honour fails if a request has options that the model's provider would ignore. The platform's own API reports them
-// beside the answer, for which no vendor's format has a place. Those that clients set out of habit, and those that the
-// operator lets go, are left out, and the header of the answer says so.
+// beside the answer, for which no vendor's format has a place. The format's habits and the options of
+// Config.LeaveOut are left out instead, and a header of the answer names them.
 func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, ignored []string) error {
 	var left, members []string
 	for _, option := range provider.OptionsSet(a.Config, ignored) {
@@ -71,9 +71,9 @@ func (f *format) blamed(err error) error {
 // leastBudget is the least number of tokens within which models think.
 const leastBudget = 1024
 
-// fitReasoning makes how long a model is to think, which is a wish, what a model that thinks within a number of tokens takes:
-// fewer tokens than the bound of its answer, of which they are a part. It is left out where the bound leaves no room,
-// and where the model takes no such number.
+// fitReasoning makes how long a model is to think, which is a wish, what a model that thinks within a number of tokens
+// takes: fewer tokens than the bound of its answer, of which they are a part. It is left out where the bound leaves no
+// room, and where the model takes no such number.
 func fitReasoning(c *modelv1.GenerateConfig, m *provider.Model, room *provider.ReasoningHeadroom) {
 	if room == nil || !room.Budget {
 		return

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,7 +64,7 @@ func (p *pool) sweep(timeout time.Duration) {
 			delete(p.byAddress, address)
 			continue
 		}
-		p.byAddress[address] = append([]*conn(nil), kept[n:]...)
+		p.byAddress[address] = slices.Clone(kept[n:])
 	}
 	if p.sweeps = len(p.byAddress) > 0; p.sweeps {
 		time.AfterFunc(timeout, func() { p.sweep(timeout) })
