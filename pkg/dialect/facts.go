@@ -33,24 +33,40 @@ func Says(doc []byte, member string) bool { return indexMember(doc, member) >= 0
 // however long that is. It is -1 if the name does not occur.
 func indexMember(doc []byte, member string) int {
 	head, tail := jsonscan.Ends(doc)
-	if at := bytes.Index(head, []byte(member)); at >= 0 || tail == nil {
+	if at := indexName(head, member); at >= 0 || tail == nil {
 		return at
 	}
-	if at := bytes.Index(tail, []byte(member)); at >= 0 {
+	if at := indexName(tail, member); at >= 0 {
 		return len(doc) - len(tail) + at
 	}
-	return bytes.Index(doc, []byte(member))
+	return indexName(doc, member)
+}
+
+// indexName is bytes.Index for a name in quotes. It looks for the name without the first of them, which would be found in
+// too many places.
+func indexName(doc []byte, quoted string) int {
+	for from := 1; from <= len(doc); {
+		at := bytes.Index(doc[from:], []byte(quoted[1:]))
+		if at < 0 {
+			return -1
+		}
+		if from += at; doc[from-1] == '"' {
+			return from - 1
+		}
+		from++
+	}
+	return -1
 }
 
 // WordPath is the place of a text in the documents of a format. It is constant.
 type WordPath struct {
 	path   []string
-	quoted []byte // its name
+	quoted string // its name
 }
 
 // NewWordPath returns the place at a path of members' names, in which a list stands for each of its elements.
 func NewWordPath(path ...string) WordPath {
-	return WordPath{path: path, quoted: []byte(`"` + path[len(path)-1] + `"`)}
+	return WordPath{path: path, quoted: `"` + path[len(path)-1] + `"`}
 }
 
 // Of returns the text of a document, the first of several. Other members of its name, such as in the arguments of a
@@ -58,7 +74,7 @@ func NewWordPath(path ...string) WordPath {
 // it, is not parsed: most pieces of a stream are such.
 func (p WordPath) Of(doc []byte) (word string, ok bool) {
 	for rest := doc; ; {
-		at := bytes.Index(rest, p.quoted)
+		at := indexName(rest, p.quoted)
 		if at < 0 {
 			return "", false
 		}

@@ -13,7 +13,7 @@ import (
 func Bodies(next http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			b := &body{ReadCloser: r.Body, control: http.NewResponseController(w), within: within}
+			b := &body{ReadCloser: r.Body, control: *http.NewResponseController(w), within: within}
 			if b.arm() == nil {
 				r.Body = b
 			}
@@ -26,7 +26,7 @@ func Bodies(next http.Handler, within time.Duration) http.Handler {
 type body struct {
 	io.ReadCloser
 
-	control *http.ResponseController
+	control http.ResponseController
 	within  time.Duration
 	until   time.Time
 }

@@ -12,7 +12,7 @@ import (
 type Writer struct {
 	http.ResponseWriter
 
-	control *http.ResponseController
+	control http.ResponseController
 	within  time.Duration
 	until   time.Time
 }
@@ -20,7 +20,7 @@ type Writer struct {
 // NewWriter returns a writer over w. within bounds each write; zero is no bound. The server lifts the bound once the
 // handler has returned and the rest was sent.
 func NewWriter(w http.ResponseWriter, within time.Duration) *Writer {
-	return &Writer{ResponseWriter: w, control: http.NewResponseController(w), within: within}
+	return &Writer{ResponseWriter: w, control: *http.NewResponseController(w), within: within}
 }
 
 // Write writes to the answer.
@@ -29,6 +29,14 @@ func (w *Writer) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return w.ResponseWriter.Write(b)
+}
+
+// Send writes to the answer and sends what is buffered, within one bound.
+func (w *Writer) Send(b []byte) error {
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	return w.control.Flush()
 }
 
 // FlushError sends the buffered data.

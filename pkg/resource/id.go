@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"strings"
 	"time"
 )
 
@@ -17,7 +16,7 @@ const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 func NewID() string {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return encode(uint64(time.Now().UnixMilli()), 10) + encode(binary.BigEndian.Uint64(random[:]), 8)
+	return encode(uint64(time.Now().UnixMilli()), binary.BigEndian.Uint64(random[:]))
 }
 
 // DerivedID derives an id from parts, in the form of [NewID] but without a time: equal parts have equal ids, so that a
@@ -29,14 +28,17 @@ func DerivedID(parts ...string) string {
 		_, _ = h.Write([]byte(part))
 	}
 	sum := h.Sum(nil)
-	return encode(binary.BigEndian.Uint64(sum), 10) + encode(binary.BigEndian.Uint64(sum[8:]), 8)
+	return encode(binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]))
 }
 
-// encode writes the lowest bits of a number, five to a character.
-func encode(bits uint64, digits int) string {
-	var id strings.Builder
-	for shift := 5 * (digits - 1); shift >= 0; shift -= 5 {
-		id.WriteByte(idAlphabet[bits>>shift&31])
+// encode writes the lowest bits of two numbers, five to a character: ten characters, then eight.
+func encode(first, second uint64) string {
+	id := make([]byte, 0, 18)
+	for shift := 45; shift >= 0; shift -= 5 {
+		id = append(id, idAlphabet[first>>shift&31])
 	}
-	return id.String()
+	for shift := 35; shift >= 0; shift -= 5 {
+		id = append(id, idAlphabet[second>>shift&31])
+	}
+	return string(id)
 }

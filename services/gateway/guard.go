@@ -15,11 +15,14 @@ import (
 // Host (DNS rebinding) or a foreign Origin.
 func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	served := func(host string) bool {
+		if host == listen {
+			return true
+		}
 		name := host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			name = h
 		}
-		return loopback(strings.Trim(name, "[]")) || host == listen || slices.Contains(cfg.AllowedHosts, name) || slices.Contains(cfg.AllowedHosts, host)
+		return loopback(strings.Trim(name, "[]")) || slices.Contains(cfg.AllowedHosts, name) || slices.Contains(cfg.AllowedHosts, host)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !served(r.Host) {

@@ -39,8 +39,8 @@ func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *mo
 		return
 	}
 	var found [4]jsonscan.Span
-	jsonscan.Edges(doc, scanned, found[:])
-	lacks := !found[1].Found() || !found[2].Found() && dialect.Says(doc, `"service_tier"`)
+	all := jsonscan.Edges(doc, scanned, found[:])
+	lacks := !all && (!found[1].Found() || !found[2].Found() && dialect.Says(doc, `"service_tier"`))
 	if usageComes && lacks && jsonscan.Object(doc, scanned, found[:]) != nil {
 		return
 	}

@@ -15,15 +15,15 @@ func Ends(doc []byte) (head, tail []byte) {
 
 // Edges finds members near the beginning or the end of a long object, and skips what is between: usage follows an
 // answer, however long that is. It requires well-formed documents; it finds a member where Object does, or not at all,
-// in which case the caller must use Object. If a name occurs twice, one of them is found. Short documents are read
-// whole.
-func Edges(doc []byte, names []string, found []Span) {
+// in which case the caller must use Object, unless all was read, as short documents are. If a name occurs twice, one of
+// them is found.
+func Edges(doc []byte, names []string, found []Span) (all bool) {
 	head, tail := Ends(doc)
 	if tail == nil {
 		if Object(doc, names, found) != nil {
 			clear(found)
 		}
-		return
+		return true
 	}
 	clear(found)
 	first(head, names, found)
@@ -32,6 +32,7 @@ func Edges(doc []byte, names []string, found []Span) {
 			found[i] = last(doc, len(doc)-len(tail), name)
 		}
 	}
+	return false
 }
 
 // first finds members of an object that is cut off. One counts if it ends before the cut.

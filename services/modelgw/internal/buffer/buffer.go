@@ -34,6 +34,8 @@ type Buffer struct {
 	// Bytes are empty at first, and grow by append or Grow. They are not to be used after Release.
 	Bytes []byte
 
+	// from is where the memory of Bytes was kept, for the next time; nil if it is new.
+	from  *[]byte
 	users atomic.Int32
 }
 
@@ -64,22 +66,29 @@ func (b *Buffer) Grow(n int) {
 	if cap(b.Bytes)-len(b.Bytes) >= n {
 		return
 	}
-	old, size := b.Bytes, len(b.Bytes)+n
+	old, from, size := b.Bytes, b.from, len(b.Bytes)+n
+	b.from = nil
 	if class := max(bits.Len(uint(size-1)), leastKept); class > mostKept {
 		b.Bytes = slices.Grow(old, n)
 	} else if memory, ok := kept[class-leastKept].Get().(*[]byte); ok {
-		b.Bytes = append((*memory)[:0], old...)
+		b.Bytes, b.from = append((*memory)[:0], old...), memory
 	} else {
 		b.Bytes = append(make([]byte, 0, 1<<class), old...)
 	}
-	keep(old)
+	keep(old, from)
 }
 
-// keep keeps memory for later.
-func keep(memory []byte) {
-	if class := bits.Len(uint(cap(memory))) - 1; class >= leastKept && class <= mostKept {
-		kept[class-leastKept].Put(&memory)
+// keep keeps memory for later, at a place; nil is a new one.
+func keep(memory []byte, at *[]byte) {
+	class := bits.Len(uint(cap(memory))) - 1
+	if class < leastKept || class > mostKept {
+		return
 	}
+	if at == nil {
+		at = new([]byte)
+	}
+	*at = memory
+	kept[class-leastKept].Put(at)
 }
 
 // Release ends one use.
@@ -87,8 +96,8 @@ func (b *Buffer) Release() {
 	if b.users.Add(-1) > 0 {
 		return
 	}
-	keep(b.Bytes)
-	b.Bytes = nil
+	keep(b.Bytes, b.from)
+	b.Bytes, b.from = nil, nil
 }
 
 // Fill reads r to its end. length is the expected length, if it is known, and most the maximum; a longer body fails

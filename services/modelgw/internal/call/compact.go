@@ -30,7 +30,7 @@ func (c *Calls) Compact(ctx context.Context, r *modelv1.CompactRequest) (*modelv
 		return nil, provider.NoCompaction(model.FullName(), "has no compaction of its own", nil)
 	}
 	w.call.Compact = new(r.GetInstructions())
-	w.call.Config.Cache = nil // The response cache keeps answers of models.
+	w.call.Config = chat.Without(w.call.Config, []string{"cache"}) // The response cache keeps answers of models.
 	return do(ctx, c, w, nil, c.compacted)
 }
 

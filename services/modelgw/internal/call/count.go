@@ -105,7 +105,7 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		return 0
 	}
 	conversation.Config = provider.Fit(n.model.Provider, conversation.Config).Sent
-	conversation.Config.Timeout = new(float64(countPatience))
+	conversation.Config = chat.Merge(conversation.Config, &modelv1.GenerateConfig{Timeout: new(float64(countPatience))})
 	outcome := &generate.Outcome{}
 	response, err := n.ask(n.ctx, &generate.Call{
 		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true,

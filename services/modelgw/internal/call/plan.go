@@ -124,14 +124,15 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {
 		given.Config, withheld = ofAnother(chat.Merge(given.Config))
 	}
-	conversation, err := prepare.Prepare(given, model.CapabilitiesOf(given.Config))
+	caps := model.CapabilitiesOf(given.Config)
+	conversation, err := prepare.Prepare(given, caps)
 	if err != nil {
 		return nil, err
 	}
-	fitted := provider.Fit(model.Provider, conversation.Config)
+	fitted := provider.FitTo(model.Provider, caps, conversation.Config)
 	conversation.Config = fitted.Sent
 	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, fitted.Unsent...), changed: fitted.Changed, call: generate.Call{
-		Model: model, Args: ref.Args, Conversation: conversation,
+		Model: model, Args: ref.Args, Conversation: conversation, Sealer: caps.Sealer,
 		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),
 	}}

@@ -44,6 +44,7 @@ func TestCallersOfOneModelAreAnsweredWithinAMinute(t *testing.T) {
 				cfg := Config{Connections: tt.connections}
 				cfg.SetDefaults()
 				require.NoError(t, cfg.Validate())
+				endpoints := New(cfg, Deps{})
 				limiter := &limit.Memory{}
 				admitted := generate.Admit(limiter, generate.MeasurePools(limiter, nil), generate.Admission{Probing: tt.probing})(
 					func(_ context.Context, _ *generate.Call, o *generate.Outcome) (*provider.Response, error) {
@@ -60,7 +61,7 @@ func TestCallersOfOneModelAreAnsweredWithinAMinute(t *testing.T) {
 				for range callers {
 					all.Go(func() {
 						c := &generate.Call{Model: model, Conversation: prepare.Conversation{Config: &modelv1.GenerateConfig{}}}
-						cfg.bound(c.Config)
+						endpoints.bound(c.Config)
 						if _, err := admitted(ctx, c, &generate.Outcome{}); err == nil {
 							answered.Add(1)
 						}

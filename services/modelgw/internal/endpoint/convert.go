@@ -109,7 +109,7 @@ func (e *Endpoints) canonical(x *exchange, m *provider.Model, a *dialect.Request
 			m.Id = strconv.Itoa(i + 1)
 		}
 	}
-	e.cfg.bound(r.Config)
+	e.bound(r.Config)
 	expiry := x.request.Header.Get(cacheHeader)
 	if expiry == "" {
 		return r, nil

@@ -305,10 +305,10 @@ func (r *relay) head(answer *http.Response) {
 
 // pass sends a piece of an answer on.
 func (r *relay) pass(piece []byte, flush bool) error {
-	_, err := r.out.Write(piece)
-	if err == nil && flush {
-		err = r.out.FlushError()
+	if flush {
+		return r.out.Send(piece)
 	}
+	_, err := r.out.Write(piece)
 	return err
 }
 

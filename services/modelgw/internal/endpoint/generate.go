@@ -36,7 +36,7 @@ func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
 			call.Mode = x.mode(found.modes...)
 		}
 		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound}
-		e.cfg.bound(call.Config)
+		e.bound(call.Config)
 		if x.compacts {
 			r.optional, call.Compact = true, new("")
 		}
@@ -59,7 +59,7 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 			Beginning: func() []byte { return beginning(r.body.Bytes) },
 		}
 		call.Config = &modelv1.GenerateConfig{}
-		e.cfg.bound(call.Config)
+		e.bound(call.Config)
 		err = r.run(ctx, call, e.deps.Asking)
 		if errors.Is(err, errLacksPath) {
 			return true, e.instead(ctx, r, e.estimate)

@@ -26,11 +26,17 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 			return c.ride(ctx, o, answers.each)
 		}
 
-		ctx, cut := context.WithCancelCause(ctx)
-		defer cut(nil)
-		bound := limit
+		bound, idle := limit, time.Duration(0)
 		if c.Config.AttemptTimeout != nil {
 			bound = seconds.Duration(c.Config.GetAttemptTimeout())
+		}
+		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
+			idle = seconds.Duration(c.Config.GetStreamIdleTimeout())
+		}
+		var cut context.CancelCauseFunc
+		if bound > 0 || idle > 0 {
+			ctx, cut = context.WithCancelCause(ctx)
+			defer cut(nil)
 		}
 		if bound > 0 {
 			timer := cutAfter(bound, cut, "the attempt took longer than %s")
@@ -46,8 +52,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 			input := c.Tokens() + tokens.RoughTools(c.Tools)
 			o.unfinished = append(o.unfinished, Unfinished(said, input, pieces))
 		}
-		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
-			idle := seconds.Duration(c.Config.GetStreamIdleTimeout())
+		if idle > 0 {
 			timer := cutAfter(idle, cut, "nothing came for %s")
 			defer timer.Stop()
 			r.Progress = func() { timer.Reset(idle) }

@@ -47,6 +47,8 @@ type Call struct {
 	Args string
 	// Conversation is what is sent to the provider.
 	prepare.Conversation
+	// Sealer is who reads the seals of the answer's reasoning: that of the model's capabilities with the configuration.
+	Sealer string
 	Origin provider.Origin
 	// Scopes are further scopes whose budgets the call spends from.
 	Scopes []string

@@ -11,15 +11,16 @@ import (
 // Seal is the stage that notes in the reasoning of answers who can read its seals: those who read the model's.
 func Seal(next Func) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-		sealer := c.Model.CapabilitiesOf(c.Config).Sealer
+		sealer := c.Sealer
 		if sealer == "" {
 			return next(ctx, c, o)
 		}
-		sealing := *c
 		if c.Sink != nil {
+			sealing := *c
 			sealing.Sink = sealingSink{c.Sink, sealer}
+			c = &sealing
 		}
-		response, err := next(ctx, &sealing, o)
+		response, err := next(ctx, c, o)
 		if err != nil {
 			return nil, err
 		}

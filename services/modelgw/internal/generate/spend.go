@@ -56,11 +56,11 @@ func Counts(said *modelv1.ModelUsage) bool {
 func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-			prices := pricesNow()
-			if err := Affordable(budgets, prices, c); err != nil {
+			prices, scopes := pricesNow(), c.scopes()
+			if err := affordable(budgets, scopes, prices, c); err != nil {
 				return nil, err
 			}
-			settle, err := budgets.Reserve(ctx, c.scopes(), c.estimate)
+			settle, err := budgets.Reserve(ctx, scopes, c.estimate)
 			if err != nil {
 				return nil, err
 			}
@@ -94,12 +94,16 @@ func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 // Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN if a budget of a call bounds dollars and the price of the
 // model or of a fallback model, in the mode that the call asks for, is unknown: the budget would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
+	return affordable(budgets, c.scopes(), prices, c)
+}
+
+func affordable(budgets Budgets, scopes []string, prices Prices, c *Call) error {
+	scope := budgets.BoundsCost(scopes)
+	if scope == "" {
+		return nil
+	}
 	for _, fallback := range append([]string{""}, c.Config.GetFallbackModels().GetValues()...) {
-		model := c.answered(fallback)
-		if prices.asked(c, model) != nil {
-			continue
-		}
-		if scope := budgets.BoundsCost(c.scopes()); scope != "" {
+		if model := c.answered(fallback); prices.asked(c, model) == nil {
 			return rpcerr.PriceUnknown(model, c.how(), "the budget of "+scope)
 		}
 	}

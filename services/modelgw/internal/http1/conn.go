@@ -42,8 +42,10 @@ type conn struct {
 	// since is when it became idle.
 	since time.Time
 
-	raw    syscall.RawConn
-	poll   [1]unix.PollFd
+	raw syscall.RawConn
+	// look looks at the next byte that was received, and leaves it there; looked is what came of it.
+	look   func(fd uintptr)
+	looked error
 	closed sync.Once
 }
 
@@ -53,6 +55,8 @@ func newConn(dialled net.Conn, address string) *conn {
 	if s, ok := dialled.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()
 	}
+	var next [1]byte
+	c.look = func(fd uintptr) { _, _, c.looked = unix.Recvfrom(int(fd), next[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) }
 	return c
 }
 
@@ -74,12 +78,8 @@ func (c *conn) quiet() bool {
 	if c.raw == nil {
 		return false
 	}
-	n := -1
-	err := c.raw.Control(func(fd uintptr) {
-		c.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		n, _ = unix.Poll(c.poll[:], 0)
-	})
-	return err == nil && n == 0
+	err := c.raw.Control(c.look)
+	return err == nil && errors.Is(c.looked, unix.EAGAIN)
 }
 
 // heads are buffers for the heads of requests.

@@ -1,11 +1,12 @@
 // Package prepare converts a caller's request to a form that a provider accepts: instructions first, tools by the
 // choice, past reasoning and media in tool results as the provider requires, neighbouring messages merged if necessary.
 //
-// The functions have no side effects. Messages are never modified in place: a message that must differ is a copy with
-// an id of its own.
+// The functions have no side effects. Configurations and messages are never modified in place: a message that must differ
+// is a copy with an id of its own.
 package prepare
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -57,9 +58,9 @@ func (c *Conversation) Tokens() int64 {
 // Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored, nor an address that
 // may be one; Load loads stored media.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
-	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config), Given: given.Hash, Addresses: given.Addresses}
+	prepared := Conversation{Messages: given.Messages, Config: cmp.Or(given.Config, &modelv1.GenerateConfig{}), Given: given.Hash, Addresses: given.Addresses}
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
-		prepared.Config.MaxTokens = &tokens
+		prepared.Config = chat.Merge(prepared.Config, &modelv1.GenerateConfig{MaxTokens: &tokens})
 	}
 	summary, count := summaryOf(given), given.Count
 	if text := prepared.Config.GetSystemMessage(); text != "" {

@@ -21,15 +21,24 @@ var usual = (&modelv1.GenerateConfig{
 
 // OptionsSet returns those of the options that a configuration sets to another value than the default.
 func OptionsSet(c *modelv1.GenerateConfig, options []string) []string {
+	_, set := optionsSet(c, options)
+	return set
+}
+
+// optionsSet returns those of the options that a configuration has, and those of them that OptionsSet returns.
+func optionsSet(c *modelv1.GenerateConfig, options []string) (given, set []string) {
 	asked := c.ProtoReflect()
-	var all []string
 	for _, option := range options {
 		field := asked.Descriptor().Fields().ByName(protoreflect.Name(option))
-		if asked.Has(field) && !(usual.Has(field) && usual.Get(field).Equal(asked.Get(field))) {
-			all = append(all, option)
+		if !asked.Has(field) {
+			continue
+		}
+		given = append(given, option)
+		if !usual.Has(field) || !usual.Get(field).Equal(asked.Get(field)) {
+			set = append(set, option)
 		}
 	}
-	return all
+	return given, set
 }
 
 // Unsent is an option that is set but not sent to a provider.
@@ -84,7 +93,12 @@ type Fitted struct {
 
 // Fit fits a configuration, which is not modified, to a provider.
 func Fit(p Provider, config *modelv1.GenerateConfig) Fitted {
-	left, unsent := without(p, config)
+	return FitTo(p, CapabilitiesOf(p, config), config)
+}
+
+// FitTo is Fit for a provider whose capabilities with the configuration are known.
+func FitTo(p Provider, caps Capabilities, config *modelv1.GenerateConfig) Fitted {
+	left, unsent := without(p, caps, config)
 	fitted := Fitted{Sent: left, Unsent: unsent}
 	if changer, ok := p.(OptionChanger); ok {
 		fitted.Changed = changer.Changed(left)
@@ -94,11 +108,14 @@ func Fit(p Provider, config *modelv1.GenerateConfig) Fitted {
 }
 
 // without returns the part of a configuration that is sent to a provider, and the set options that are not sent.
-func without(p Provider, config *modelv1.GenerateConfig) (left *modelv1.GenerateConfig, unsent []Unsent) {
-	c := CapabilitiesOf(p, config)
-	options := slices.Concat(c.Ignored, c.Dropped)
-	for _, option := range OptionsSet(config, options) {
-		unsent = append(unsent, Unsent{option, notTaken})
+func without(p Provider, c Capabilities, config *modelv1.GenerateConfig) (left *modelv1.GenerateConfig, unsent []Unsent) {
+	var options []string
+	for _, known := range [][]string{c.Ignored, c.Dropped} {
+		given, set := optionsSet(config, known)
+		options = append(options, given...)
+		for _, option := range set {
+			unsent = append(unsent, Unsent{option, notTaken})
+		}
 	}
 	for _, member := range c.unsentMembers(config.GetExtraBodyJson()) {
 		unsent = append(unsent, Unsent{chat.ExtraBodyMember + member, notTaken})

@@ -67,6 +67,8 @@ type Model struct {
 
 	once     sync.Once
 	constant Capabilities
+	named    sync.Once
+	fullName string
 }
 
 // Constant returns the capabilities that neither the configuration of a call nor the answers so far change: all but
@@ -107,7 +109,10 @@ func (m *Model) Servers() []string {
 }
 
 // FullName returns `provider/name`.
-func (m *Model) FullName() string { return m.Kind.Name + "/" + m.Name }
+func (m *Model) FullName() string {
+	m.named.Do(func() { m.fullName = m.Kind.Name + "/" + m.Name })
+	return m.fullName
+}
 
 // Register adds a kind. It fails when the name is taken.
 func (r *Registry) Register(k Kind) error {

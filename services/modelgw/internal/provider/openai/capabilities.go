@@ -43,7 +43,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	caps := provider.Capabilities{
 		ConnectionKey: m.name.id,
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
+			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.traits().takesReasoning,
 		},
 		Hosted:    m.hosted(c),
 		Fetches:   provider.Fetches{Images: m.atVendor},
@@ -54,7 +54,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	caps.Features.Batch = m.batch != nil
 	caps.Sealer = m.chatSealer
 	if !m.usesResponses(c) {
-		caps.Ignored, caps.Dropped = m.chatOptions()
+		caps.Ignored, caps.Dropped = m.traits().ignored, m.traits().dropped
 		caps.ExtraBodyDropped = chatapi.ExtraBodyDropped
 		return caps
 	}
@@ -79,23 +79,32 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	return caps
 }
 
-// optionsOfChat are the options that chat completions ignore, and those that are not sent to them. No configuration
-// changes them.
-func (m *model) optionsOfChat() (ignored, dropped []string) {
-	ignored, dropped = slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped)
-	if m.name.reasons() {
-		ignored = append(ignored, "temperature")
+// traits are what the model's name says. No configuration changes them.
+type traits struct {
+	reasons, takesReasoning bool
+	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks are
+	// those that other models take.
+	ignored, dropped, lacks []string
+}
+
+func (m *model) traitsOf() traits {
+	t := traits{
+		reasons: m.name.reasons(), takesReasoning: m.name.takesReasoning(), ignored: slices.Clone(chatapi.Ignored), dropped: slices.Clone(chatapi.Dropped),
+	}
+	if t.reasons {
+		t.ignored, t.lacks = append(t.ignored, "temperature"), append(t.lacks, "temperature")
 	}
 	if !m.name.takesEffort() {
-		dropped = append(dropped, "reasoning_effort")
+		t.dropped, t.lacks = append(t.dropped, "reasoning_effort"), append(t.lacks, "reasoning_effort")
 	}
 	if m.name.isOSeries() {
-		dropped = append(dropped, "parallel_tool_calls")
+		t.dropped, t.lacks = append(t.dropped, "parallel_tool_calls"), append(t.lacks, "parallel_tool_calls")
 	}
-	dropped = slices.DeleteFunc(dropped, func(option string) bool {
+	t.dropped = slices.DeleteFunc(t.dropped, func(option string) bool {
 		return option == "internal_tools" || option == "cache_prompt" && m.takesCacheMarks()
 	})
-	return slices.Clip(ignored), slices.Clip(dropped)
+	t.ignored, t.dropped = slices.Clip(t.ignored), slices.Clip(t.dropped)
+	return t
 }
 
 // Overruled implements provider.OptionDropper.

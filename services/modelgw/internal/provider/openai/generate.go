@@ -54,25 +54,18 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 
 // chatRequest makes the upstream request for chat completions.
 func (m *model) chatRequest(r *provider.Request) *openaichat.Request {
-	config := chat.Merge(r.Config)
+	config := chat.Without(r.Config, m.traits().lacks)
 	request := &openaichat.Request{
 		Request: dialect.Request{
 			Model: m.served, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config, Stream: r.Streams(m.args.Streaming), Members: m.members(),
 		},
 		CacheMarks: m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
-	if m.name.reasons() {
+	if m.traits().reasons {
 		request.SystemRole, request.MaxTokensMember = "developer", "max_completion_tokens"
-		config.Temperature = nil
-	}
-	if m.name.isOSeries() {
-		config.ParallelToolCalls = nil
-	}
-	if !m.name.takesEffort() {
-		config.ReasoningEffort = nil
 	}
 	if m.name.sees() {
-		config.MaxTokens = new(max(visionTokens, config.GetMaxTokens()))
+		request.Config = chat.Merge(config, &modelv1.GenerateConfig{MaxTokens: new(max(visionTokens, config.GetMaxTokens()))})
 	}
 	return request
 }

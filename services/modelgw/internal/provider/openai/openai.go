@@ -181,8 +181,8 @@ type model struct {
 	sealer string
 	// chatSealer is who reads the seals of chat completions. OpenAI's have none, and read none of other servers.
 	chatSealer string
-	// chatOptions is optionsOfChat, made once, since each call asks for it.
-	chatOptions func() (ignored, dropped []string)
+	// traits is traitsOf, made once, since each call asks for them.
+	traits func() traits
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
 	// own address, and chat completions at any other.
 	upstreams []*provider.Upstream
@@ -195,7 +195,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		name: name{id: spec.Model}, served: spec.Model, unverified: &unverified{}, countsNone: &atomic.Bool{},
 		pollEvery: h.pollEvery,
 	}
-	m.chatOptions = sync.OnceValues(m.optionsOfChat)
+	m.traits = sync.OnceValue(m.traitsOf)
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
