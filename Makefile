@@ -100,8 +100,8 @@ baseline: tools ## Replace the protocol's baseline; a commit that does so brings
 # ---- tests
 
 .PHONY: test
-test: announce setup ## Run every test: unit, suites, end to end; list what was skipped
-	@$(GOTEST) $(NO_SKIP) -race '$(RACE_PKGS)' -- -timeout $(TIMEOUT) -p $(AT_ONCE) $(SLOW_PKGS) ./...
+test: announce setup ## Run every test: unit, suites, end to end; list what was skipped (RESULTS=file for what parity reads)
+	@$(GOTEST) $(NO_SKIP) $(if $(RESULTS),-results '$(RESULTS)') -race '$(RACE_PKGS)' -- -timeout $(TIMEOUT) -p $(AT_ONCE) $(SLOW_PKGS) ./...
 
 .PHONY: announce
 announce:
@@ -117,8 +117,12 @@ golden: ## Replay the recorded cases and print a table by theme
 	@rm -rf $(GOLDEN_REPORT) && mkdir -p $(GOLDEN_REPORT)
 	@status=0; \
 	EVALFLEET_GOLDEN_REPORT=$(GOLDEN_REPORT) $(GOTEST) -- -timeout $(TIMEOUT) -run Golden ./... || status=$$?; \
-	go run ./pkg/goldentest/cmd/goldentable -cases '$(or $(EVALFLEET_GOLDEN),testdata/golden)' $(if $(EVALFLEET_GOLDEN),,-known testdata/known-differences) $(GOLDEN_REPORT) || status=$$?; \
+	$(MAKE) golden-table || status=$$?; \
 	exit $$status
+
+.PHONY: golden-table
+golden-table: ## Print that table of what the last run of tests reported
+	@go run ./pkg/goldentest/cmd/goldentable -cases '$(or $(EVALFLEET_GOLDEN),testdata/golden)' $(if $(EVALFLEET_GOLDEN),,-known testdata/known-differences) $(GOLDEN_REPORT)
 
 .PHONY: parity
 parity: ## Run the tests that the done rows of docs/parity.md name

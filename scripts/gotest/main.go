@@ -1,13 +1,15 @@
 // Command gotest runs `go test -json` and reads its stream for a person: a line per package, the output
 // of what failed, each skipped test with its reason, and a closing line.
 //
-//	gotest [-no-skip] [-race "PKG …"] -- [arguments of go test]
+//	gotest [-no-skip] [-race "PKG …"] [-results FILE] -- [arguments of go test]
 //
-// It exits with 1 when a test failed, and with -no-skip when one was skipped.
+// It exits with 1 when a test failed, and with -no-skip when one was skipped. FILE gets a line for each test that ended, in
+// the form of `go test -json`; runs with the race detector are left out.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,12 +23,16 @@ import (
 func main() {
 	noSkip := flag.Bool("no-skip", false, "fail when a test is skipped")
 	race := flag.String("race", "", "packages to test with the race detector as well (short tests only)")
+	results := flag.String("results", "", "file to write the result of each test to")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	sum := newSummary(os.Stdout)
 	err := runAll(ctx, sum, flag.Args(), strings.Fields(*race))
 	stop()
+	if *results != "" {
+		err = errors.Join(err, os.WriteFile(*results, sum.ended.Bytes(), 0o644))
+	}
 	sum.close()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
@@ -52,7 +58,7 @@ func runAll(ctx context.Context, sum *summary, args, racePackages []string) erro
 		fmt.Println("race detector left out: it needs gcc")
 		return nil
 	}
-	return run(ctx, sum, " (race)", []string{"CGO_ENABLED=1"}, append([]string{"-race", "-short"}, racePackages...))
+	return run(ctx, sum, " (race)", []string{"CGO_ENABLED=1", "EVALFLEET_GOLDEN_REPORT="}, append([]string{"-race", "-short"}, racePackages...))
 }
 
 // run feeds one `go test` into sum. Failed tests are sum's to tell; the error is for a run that gave no result.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +20,7 @@ type summary struct {
 	builds         map[string]*strings.Builder // output of the compiler, by import path
 	skips          []string
 	passed, failed int
+	ended          bytes.Buffer // the last event of each test, a line each; without those of labelled runs
 }
 
 // pkg is a package whose tests are running.
@@ -61,6 +64,9 @@ func (s *summary) add(e testevent.Event, label string) {
 	}
 	if e.Test != "" {
 		p.add(e)
+		if label == "" {
+			s.record(e)
+		}
 		return
 	}
 	switch e.Action {
@@ -69,6 +75,15 @@ func (s *summary) add(e testevent.Event, label string) {
 	case "pass", "fail", "skip":
 		delete(s.packages, e.Package)
 		s.finish(p, e, label)
+	}
+}
+
+// record keeps the last event of a test.
+func (s *summary) record(e testevent.Event) {
+	switch e.Action {
+	case "pass", "fail", "skip":
+		line, _ := json.Marshal(e) // It was read as JSON.
+		s.ended.Write(append(line, '\n'))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -117,6 +118,22 @@ func TestSummary(t *testing.T) {
 			assert.Equal(t, tt.want, got)
 		})
 	}
+}
+
+func TestResultsAreKeptOfRunsWithoutALabel(t *testing.T) {
+	t.Parallel()
+	sum := newSummary(io.Discard)
+	for _, action := range []string{"run", "output", "pass"} {
+		sum.add(testevent.Event{Action: action, Package: "p", Test: "TestA/x"}, "")
+	}
+	sum.add(testevent.Event{Action: "fail", Package: "p", Test: "TestB"}, " (race)")
+	sum.add(testevent.Event{Action: "pass", Package: "p"}, "")
+	var kept []testevent.Event
+	for e, err := range testevent.Read(&sum.ended) {
+		require.NoError(t, err)
+		kept = append(kept, e)
+	}
+	assert.Equal(t, []testevent.Event{{Action: "pass", Package: "p", Test: "TestA/x"}}, kept)
 }
 
 func TestReadNamesTheLineThatIsNoEvent(t *testing.T) {

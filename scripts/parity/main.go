@@ -3,6 +3,8 @@
 //
 //	parity        check the table's form: every id once, and each row complete
 //	parity -run   also run the tests that rows marked done name
+//	parity -results FILE
+//	              also look for those tests in the results of a run of all (see scripts/gotest)
 package main
 
 import (
@@ -18,10 +20,11 @@ func main() {
 	file := flag.String("file", "docs/parity.md", "the table")
 	protos := flag.String("proto", "proto/evalfleet", "where the RPCs are declared")
 	runs := flag.Bool("run", false, "run the tests that done rows name")
+	results := flag.String("results", "", "file of test results in which the tests that done rows name must have passed")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := check(ctx, *file, *protos, *runs)
+	err := check(ctx, *file, *protos, *runs, *results)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -29,7 +32,7 @@ func main() {
 	}
 }
 
-func check(ctx context.Context, file, protos string, runs bool) error {
+func check(ctx context.Context, file, protos string, runs bool, results string) error {
 	table, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -47,8 +50,11 @@ func check(ctx context.Context, file, protos string, runs bool) error {
 		count[r.status]++
 	}
 	fmt.Printf("parity: %d rows: %d done, %d planned, %d deviations\n", len(rows), count[done], count[planned], count[deviation])
-	if !runs {
-		return nil
+	switch {
+	case results != "":
+		return judgeResults(results, rows)
+	case runs:
+		return runTests(ctx, rows)
 	}
-	return runTests(ctx, rows)
+	return nil
 }

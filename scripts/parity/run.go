@@ -16,6 +16,16 @@ import (
 // runTests runs what the done rows name, package by package, and fails when one of them does not exist,
 // is skipped or fails.
 func runTests(ctx context.Context, rows []row) error {
+	byDir := testsOf(rows)
+	var faults []error
+	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
+		faults = append(faults, runPackage(ctx, dir, byDir[dir]))
+	}
+	return errors.Join(faults...)
+}
+
+// testsOf are the tests that done rows name, by folder.
+func testsOf(rows []row) map[string][]testRef {
 	byDir := map[string][]testRef{}
 	for _, r := range rows {
 		if r.status == done {
@@ -24,9 +34,34 @@ func runTests(ctx context.Context, rows []row) error {
 			}
 		}
 	}
+	return byDir
+}
+
+// module is the path of this module, with which the import paths of its packages begin.
+const module = "github.com/evalfleet/evalfleet/"
+
+// judgeResults fails when a test that a done row names is not among the results in a file, was skipped or failed.
+func judgeResults(file string, rows []row) error {
+	text, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	byDir := map[string]map[string]string{}
+	for e, err := range testevent.Read(text) {
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		dir := strings.TrimPrefix(e.Package, module)
+		if byDir[dir] == nil {
+			byDir[dir] = map[string]string{}
+		}
+		byDir[dir][e.Test] = e.Action
+	}
 	var faults []error
-	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
-		faults = append(faults, runPackage(ctx, dir, byDir[dir]))
+	named := testsOf(rows)
+	for _, dir := range slices.Sorted(maps.Keys(named)) {
+		faults = append(faults, judge(named[dir], byDir[dir]))
 	}
 	return errors.Join(faults...)
 }

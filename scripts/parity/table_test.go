@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -129,4 +131,19 @@ func TestJudge(t *testing.T) {
 	require.ErrorContains(t, err, "pkg/x.TestA/other did not run")
 	require.ErrorContains(t, err, "pkg/x.TestB was skipped")
 	require.ErrorContains(t, err, "pkg/x.TestC failed")
+}
+
+func TestJudgeResults(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "results.json")
+	const line = `{"Action":"pass","Package":"github.com/evalfleet/evalfleet/pkg/x","Test":"TestA/sub"}` + "\n"
+	require.NoError(t, os.WriteFile(file, []byte(line), 0o600))
+	rows := []row{
+		{status: done, tests: []testRef{{"pkg/x", "TestA/sub"}}},
+		{status: planned, tests: []testRef{{"pkg/x", "TestLater"}}},
+	}
+	require.NoError(t, judgeResults(file, rows))
+
+	rows = append(rows, row{status: done, tests: []testRef{{"pkg/y", "TestA/sub"}}})
+	require.ErrorContains(t, judgeResults(file, rows), "pkg/y.TestA/sub did not run")
 }
