@@ -340,3 +340,21 @@ func TestEachFallbackIsAskedOnceForACompaction(t *testing.T) {
 	assert.Len(t, v.body, 2, "for a compaction, and for a summary")
 	assert.Len(t, other.body, 1)
 }
+
+// The summary of a fallback that is no whole one is refused as that of the requested model would be: a client that asked
+// again would pay for another.
+func TestARefusedSummaryOfAFallbackIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	cutOff := `{"id":"m","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"The"}],"stop_reason":"max_tokens","usage":{"input_tokens":9,"output_tokens":1}}`
+	other := vendorWith(t, says(http.StatusOK, "application/json", cutOff))
+	g := serveWeb(t, vendorWith(t, overloaded), throughResponses, fallsBack("anthropic/claude-sonnet-4-5"), func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), other.URL
+	})
+	for _, path := range []string{compactPath, responsesPath} {
+		answer := g.post(t, path, fmt.Sprintf(`{"model":"openai/gpt-4o","input":[%s,%s]}`, worked, trigger))
+		assert.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, path)
+		assert.Equal(t, "false", answer.Header.Get("X-Should-Retry"), path)
+		assert.Contains(t, read(t, answer), "the summary was cut off", path)
+	}
+	assert.Len(t, other.body, 2)
+}

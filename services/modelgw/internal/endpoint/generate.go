@@ -126,6 +126,9 @@ func (e *Endpoints) choose(
 			return nil
 		case final || x.begun || len(left) == 0 || ctx.Err() != nil || !(unfit && x.fallback) && !generate.Curable(err):
 			x.out.Header().Del(modelHeader)
+			if r, ok := errors.AsType[*refusal](err); ok && r.final {
+				return err // To ask again, as the first failure may allow, would be paid for once more.
+			}
 			return first
 		}
 		e.deps.Logger.WarnContext(ctx, "a fallback is asked", "model", model, "fallback", left[0], "reason", rpcerr.ReasonName(rpcerr.Reason(err)), "request_id", x.id)
