@@ -13,7 +13,7 @@ import (
 type Listener struct{ *bufconn.Listener }
 
 // streamBytes is how much of a stream is in memory, in each direction, before its writer waits.
-const streamBytes = 256 << 10
+const streamBytes = 64 << 10
 
 // Listen makes a listener.
 func Listen() *Listener { return &Listener{bufconn.Listen(streamBytes)} }

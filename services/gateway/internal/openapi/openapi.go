@@ -6,6 +6,7 @@ import (
 	_ "embed" // For the documents.
 	"net/http"
 	"slices"
+	"sync"
 )
 
 var (
@@ -16,13 +17,17 @@ var (
 	uploads []byte
 )
 
+// document is made when it is first asked for: it is a megabyte.
+var document = sync.OnceValue(func() []byte {
+	paths, members := []byte(`"paths": {`), bytes.TrimSpace(uploads)
+	return bytes.Replace(named(generated), paths, slices.Concat(paths, members[1:len(members)-1], []byte(",")), 1)
+})
+
 // Handler serves the document (OpenAPI 2.0). It needs no credential: the document is public with the sources.
 func Handler() http.Handler {
-	paths, members := []byte(`"paths": {`), bytes.TrimSpace(uploads)
-	document := bytes.Replace(named(generated), paths, slices.Concat(paths, members[1:len(members)-1], []byte(",")), 1)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(document)
+		_, _ = w.Write(document())
 	})
 }
 

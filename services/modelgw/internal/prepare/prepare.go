@@ -6,7 +6,6 @@
 package prepare
 
 import (
-	"cmp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -58,7 +57,10 @@ func (c *Conversation) Tokens() int64 {
 // Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored, nor an address that
 // may be one; Load loads stored media.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
-	prepared := Conversation{Messages: given.Messages, Config: cmp.Or(given.Config, &modelv1.GenerateConfig{}), Given: given.Hash, Addresses: given.Addresses}
+	prepared := Conversation{Messages: given.Messages, Config: given.Config, Given: given.Hash, Addresses: given.Addresses}
+	if prepared.Config == nil {
+		prepared.Config = &modelv1.GenerateConfig{}
+	}
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
 		prepared.Config = chat.Merge(prepared.Config, &modelv1.GenerateConfig{MaxTokens: &tokens})
 	}
