@@ -22,8 +22,8 @@ RACE_PKGS     ?= $(patsubst %,./%/...,$(wildcard pkg/cache pkg/effect pkg/lifecy
 
 # Packages that take longest; they begin first, so that none of them is left alone at the end.
 SLOW_PKGS     := ./services/sandboxd/internal/driver/local ./services/allinone/e2e ./services/sandboxd/internal/driver/docker ./bench
-# How many packages are built and tested at once.
-AT_ONCE       ?= $(shell nproc)
+# How many packages are built and tested at once: one more than there are processors, since tests wait for a part of their time.
+AT_ONCE       ?= $(shell echo $$(($$(nproc) + 1)))
 
 # With CI=true or EVALFLEET_NO_SKIP=1 a skipped test fails the run.
 NO_SKIP       := $(if $(filter true 1,$(CI) $(EVALFLEET_NO_SKIP)),-no-skip)
