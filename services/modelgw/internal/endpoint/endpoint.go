@@ -124,7 +124,7 @@ type Models interface {
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
 }
 
-// Deps are the dependencies of the endpoints. All but Metrics, Traces and Fetch are required.
+// Deps are the dependencies of the endpoints. All but Fetch, Settings, Metrics and Traces are required.
 type Deps struct {
 	// Auth knows the callers.
 	Auth auth.Authenticator
