@@ -6,7 +6,7 @@
 // strictness. Parse… reads present input: missing message ids are created, unknown options are faults. ParseStored…
 // reads a record: ids stay as they are, unknown options are dropped. Writing omits absent fields. Only what the
 // protocol cannot represent is lost: an empty list of citations or of a user message's tool_call_id is written as none.
-// Who can read the seal of reasoning has no place in the form.
+// Who can read the seal of reasoning has no place of its own: it is a member of `internal`, unless that is no object.
 //
 // All functions are safe for concurrent use as long as their arguments are not modified.
 package chat

@@ -9,8 +9,8 @@ import (
 // Only that provider reads it.
 const CompactionData = "compaction_metadata"
 
-// DataOf returns the object that a part of data has in a member, if the object's type is kind; else nil.
-func DataOf(part *contentv1.Content, member, kind string) *orderedjson.Object {
+// dataOf returns the object that a part of data has in a member, if the object's type is kind; else nil.
+func dataOf(part *contentv1.Content, member, kind string) *orderedjson.Object {
 	if part.GetData() == nil {
 		return nil
 	}
@@ -29,8 +29,8 @@ func DataOf(part *contentv1.Content, member, kind string) *orderedjson.Object {
 	return object
 }
 
-// DataPart returns a part of data that has an object in a member, with kind as the object's type: what DataOf reads.
-func DataPart(member, kind string, object *orderedjson.Object) *contentv1.Content {
+// dataPart returns a part of data that has an object in a member, with kind as the object's type: what dataOf reads.
+func dataPart(member, kind string, object *orderedjson.Object) *contentv1.Content {
 	object.Set("type", kind)
 	data := &orderedjson.Object{}
 	data.Set(member, object)
@@ -57,13 +57,13 @@ func (k KeptBlocks) Data(kind string, raw []byte) *contentv1.Content {
 			set.Set(name, value)
 		}
 	}
-	return DataPart(kept.Member, kept.Type, set)
+	return dataPart(kept.Member, kept.Type, set)
 }
 
 // Block returns the block that data was made of, and its type; empty for data of others.
 func (k KeptBlocks) Block(part *contentv1.Content) (kind string, block *orderedjson.Object) {
 	for kind, kept := range k {
-		if block := DataOf(part, kept.Member, kept.Type); block != nil {
+		if block := dataOf(part, kept.Member, kept.Type); block != nil {
 			block.Set("type", kind)
 			return kind, block
 		}

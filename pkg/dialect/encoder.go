@@ -24,7 +24,7 @@ type Encoder struct {
 // NewEncoder returns an encoder of a request, whose own Members replace others. The body is appended to dst; api is the
 // name of the format in prose.
 func NewEncoder(dst []byte, r *Request, api string) Encoder {
-	body := MemberWriter{Body: jsonwrite.Append(dst, Size(r.Messages, r.Tools)), Overrides: MembersOf(r)}
+	body := MemberWriter{Body: jsonwrite.Append(dst, Size(r.Messages, r.Tools)), Overrides: membersOf(r)}
 	return Encoder{MemberWriter: body, Config: cmp.Or(r.Config, &modelv1.GenerateConfig{}), request: r, api: api}
 }
 

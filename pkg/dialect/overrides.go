@@ -21,7 +21,7 @@ const metadataMember = "metadata"
 // server that takes it, it is in Members. A model in extra_body is left out: the call is priced and bounded as one of
 // its own model. ok is false if extra_body is no JSON object.
 func NewOverrides(r *Request) (o Overrides, ok bool) {
-	o = MembersOf(r)
+	o = membersOf(r)
 	if body := r.Config.GetExtraBodyJson(); body != "" {
 		extra, err := orderedjson.DecodeObject([]byte(body))
 		if err != nil {
@@ -47,8 +47,8 @@ func Metadata(c *modelv1.GenerateConfig) []Member {
 	return []Member{{Name: metadataMember, JSON: string(orderedjson.Append(nil, value))}}
 }
 
-// MembersOf are the overrides of a codec to which extra_body means nothing: the request's own Members.
-func MembersOf(r *Request) Overrides { return Overrides{members: r.Members} }
+// membersOf are the overrides of a codec to which extra_body means nothing: the request's own Members.
+func membersOf(r *Request) Overrides { return Overrides{members: r.Members} }
 
 // TakeObject removes a member of extra_body, for a codec that merges it with its own, and returns it. A member that is
 // neither an object nor null stays, to replace the codec's.

@@ -29,15 +29,15 @@ func OutputSize(output *modelv1.ModelOutput) int {
 }
 
 func messageSize(m *modelv1.ChatMessage) int {
-	n := 128 + ContentSize(m.GetContent())
+	n := 128 + contentSize(m.GetContent())
 	for _, call := range m.GetToolCalls() {
 		n += 96 + 2*len(call.GetArgumentsJson())
 	}
 	return n
 }
 
-// ContentSize guesses how many bytes content takes on the wire, so that a buffer for it need not grow.
-func ContentSize(c *contentv1.MessageContent) int {
+// contentSize guesses how many bytes content takes on the wire, so that a buffer for it need not grow.
+func contentSize(c *contentv1.MessageContent) int {
 	if c.GetList() == nil {
 		return len(c.GetText())
 	}

@@ -85,7 +85,7 @@ func (t *Turns) Messages() []*modelv1.ChatMessage {
 // assistant returns the assistant's message that is being collected.
 func (t *Turns) assistant() *modelv1.ChatMessage {
 	if t.turn == nil {
-		t.turn = &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
+		t.turn = chat.Generated("")
 	}
 	return t.turn
 }

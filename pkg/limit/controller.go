@@ -27,7 +27,7 @@ const (
 	shortestRound = 4
 )
 
-// Controller is the rule by which a limit adapts, without any slots. It works in rounds: a round ends after as many
+// Controller is the rule by which a limit adapts; it has no slots. It works in rounds: a round ends after as many
 // clean successes as the limit is high. If the limit was nearly used up in a round, it doubles, or grows slowly after
 // the first rate limit. A rate limit lowers it at once and starts a cooldown in which nothing counts.
 //

@@ -25,7 +25,7 @@ const (
 	tripAfter = 12
 )
 
-// Prober is a rule that stays close to a capacity which it knows from the last refusal, without any slots. It is BIC, a
+// Prober is a rule that stays close to a capacity which it knows from the last refusal; it has no slots. It is BIC, a
 // rule of TCP (Xu, Harfoush and Rhee, INFOCOM 2004; CUBIC, RFC 9438, is its successor), for calls in place of packets:
 //
 //	        refused                      ╱ refused    beyond the ceiling: 1, 2, 4, 8 slots, two doublings a round

@@ -47,6 +47,15 @@ func digit(c byte) bool { return '0' <= c && c <= '9' }
 // Project is the name of the project with an id: `projects/{project}`.
 func Project(id string) string { return "projects/" + id }
 
+// Account is the name of an account of a provider of models: `accounts/{provider}/{account}`.
+func Account(provider, account string) string { return "accounts/" + provider + "/" + account }
+
+// IsAccount reports whether a name has the form of an account's.
+func IsAccount(name string) bool {
+	parts := strings.Split(name, "/")
+	return len(parts) == 3 && parts[0] == "accounts" && parts[1] != "" && parts[2] != ""
+}
+
 // ParseProject reads `projects/{project}` and returns the project's id. Field names the request's field in the error.
 func ParseProject(field, name string) (string, error) {
 	rest, ok := strings.CutPrefix(name, "projects/")

@@ -62,3 +62,12 @@ func TestAToolsSchemaThatIsNotUTF8IsTaken(t *testing.T) {
 		read(t, answer)
 	}
 }
+
+// A slash that is written as %2F is a character of a name, in the paths of endpoints too: what filters paths before the
+// gateway sees the same path as the gateway.
+func TestAnEscapedSlashDividesNoPath(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	answer := g.post(t, "/v1/chat%2Fcompletions", `{"model":"mockllm/model","messages":[{"role":"user","content":"q"}]}`)
+	assert.Equal(t, http.StatusNotFound, answer.StatusCode, "%s", read(t, answer))
+}

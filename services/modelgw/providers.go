@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
@@ -382,30 +383,28 @@ func (c *Config) accountScopes() []string {
 	for _, v := range vendors {
 		if v.services != nil {
 			for _, name := range v.services(c) {
-				all = append(all, scopeOfAccount(v.name, name))
+				all = append(all, resource.Account(v.name, name))
 			}
 			continue
 		}
-		all = append(all, scopeOfAccount(v.name, provider.DefaultAccount))
+		all = append(all, resource.Account(v.name, provider.DefaultAccount))
 		if v.accounts == nil {
 			continue
 		}
 		for _, accounts := range v.accounts(c) {
 			for name := range accounts {
-				all = append(all, scopeOfAccount(v.name, name))
+				all = append(all, resource.Account(v.name, name))
 			}
 		}
 	}
 	for service, accounts := range c.Services.AccountNames() {
 		for _, name := range accounts {
-			all = append(all, scopeOfAccount(service, name))
+			all = append(all, resource.Account(service, name))
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
-
-func scopeOfAccount(kind, account string) string { return "accounts/" + kind + "/" + account }
 
 // register adds the providers.
 func (s *Service) register(cfg Config, deps Deps) error {

@@ -224,7 +224,7 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	if b.Source == nil {
 		return nil, dialect.Required("source")
 	}
-	uri := ""
+	var uri string
 	switch s := b.Source; s.Type {
 	case "base64":
 		if err := dialect.CheckBase64("source.data", s.Data); err != nil {

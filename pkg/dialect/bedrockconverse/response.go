@@ -72,9 +72,7 @@ func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) 
 	if a.Result == nil || a.Result.Message == nil {
 		return nil, malformed(errNoAnswer)
 	}
-	m := &modelv1.ChatMessage{
-		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: a.Trace.Router.Model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-	}
+	m := chat.Generated(a.Trace.Router.Model)
 	parts := []*contentv1.Content{}
 	for i := range a.Result.Message.Content {
 		b := &a.Result.Message.Content[i]

@@ -56,14 +56,10 @@ func (e *encoder) options() {
 	dialect.OptInt(&e.MemberWriter, "top_k", c.TopK)
 	e.OptFloat("presence_penalty", c.PresencePenalty)
 	e.OptFloat("frequency_penalty", c.FrequencyPenalty)
-	if c.StopSeqs != nil {
-		e.Member("stop", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
-	}
+	e.OptTexts("stop", c.StopSeqs)
 	dialect.OptInt(&e.MemberWriter, "random_seed", c.Seed)
 	dialect.OptInt(&e.MemberWriter, "n", c.NumChoices)
-	if c.ReasoningEffort != nil {
-		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
-	}
+	e.OptText("reasoning_effort", c.ReasoningEffort)
 	if c.ResponseSchema != nil {
 		e.CheckSchema(c.GetResponseSchema())
 		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })

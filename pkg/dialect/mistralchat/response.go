@@ -71,13 +71,9 @@ func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 }
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
-	return &modelv1.Choice{
-		Message: &modelv1.ChatMessage{
-			Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-			Content: c.Message.content(), ToolCalls: openai.ReadCalls(c.Message.ToolCalls, tools),
-		},
-		StopReason: stopReason(c.FinishReason),
-	}
+	m := chat.Generated(model)
+	m.Content, m.ToolCalls = c.Message.content(), openai.ReadCalls(c.Message.ToolCalls, tools)
+	return &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason)}
 }
 
 // content returns the model's content: a plain text, or parts.

@@ -3,6 +3,7 @@ package mistralconversations
 import (
 	"encoding/json"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -70,9 +71,9 @@ func (e *entry) toolUse() *contentv1.Content {
 	if jsonread.IsSet(e.Info) && (json.Unmarshal(e.Info, &members) != nil || len(members) > 0) {
 		result = string(e.Info)
 	}
-	return &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
+	return chat.ToolUsePart(&contentv1.ToolUse{
 		ToolType: kind, Id: e.ID, Name: e.Name, Arguments: string(e.Arguments), Result: result,
-	}}}
+	})
 }
 
 // nameOf is the server's name of a tool.

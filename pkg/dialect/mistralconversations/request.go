@@ -109,9 +109,7 @@ func (e *encoder) tools(offered []*toolv1.ToolInfo) {
 func (e *encoder) arguments(tools bool) {
 	c := e.Config
 	e.Body.BeginObject()
-	if c.StopSeqs != nil {
-		e.Member("stop", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
-	}
+	e.OptTexts("stop", c.StopSeqs)
 	e.OptFloat("presence_penalty", c.PresencePenalty)
 	e.OptFloat("frequency_penalty", c.FrequencyPenalty)
 	e.OptFloat("temperature", c.Temperature)
@@ -129,9 +127,7 @@ func (e *encoder) arguments(tools bool) {
 		}
 		e.Member("tool_choice", func() { e.Body.Text(word) })
 	}
-	if c.ReasoningEffort != nil {
-		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
-	}
+	e.OptText("reasoning_effort", c.ReasoningEffort)
 	e.Body.EndObject()
 }
 

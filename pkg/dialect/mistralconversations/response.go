@@ -42,7 +42,7 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 
 // Output implements dialect.Response. Entries of unknown types are left out.
 func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	m := &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
+	m := chat.Generated("")
 	var parts []*contentv1.Content
 	for i := range r.Outputs {
 		e := &r.Outputs[i]

@@ -133,7 +133,7 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 	case "text":
 		return chat.TextPart(p.Text), nil
 	case "refusal":
-		return &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: p.Refusal, Refusal: new(true)}}}, nil
+		return chat.RefusalPart(p.Refusal), nil
 	case "image_url":
 		if p.ImageURL.URL == "" {
 			return nil, dialect.Required(param + ".image_url.url")
@@ -179,7 +179,7 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 func (m *wireMessage) readAssistant(message *modelv1.ChatMessage) {
 	message.ToolCalls = openai.ReadCalls(m.ToolCalls, nil)
 	if m.Refusal != "" && chat.Text(message) == "" {
-		message.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}})
+		message.Content = chat.ListContent(chat.RefusalPart(m.Refusal))
 	}
 	if reasoning := m.reasoning(); len(reasoning) > 0 {
 		message.Content = chat.ListContent(append(reasoning, spoken(message.GetContent())...)...)

@@ -109,22 +109,16 @@ func (e *encoder) options() {
 	e.OptFloat("top_p", c.TopP)
 	e.OptFloat("frequency_penalty", c.FrequencyPenalty)
 	e.OptFloat("presence_penalty", c.PresencePenalty)
-	if c.StopSeqs != nil {
-		e.Member("stop", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
-	}
+	e.OptTexts("stop", c.StopSeqs)
 	dialect.OptInt(&e.MemberWriter, "seed", c.Seed)
 	dialect.OptInt(&e.MemberWriter, "n", c.NumChoices)
 	if c.LogitBias != nil {
 		e.Member("logit_bias", func() { e.logitBias(c.GetLogitBias().GetValues()) })
 	}
-	if c.Logprobs != nil {
-		e.Member("logprobs", func() { e.Body.Bool(c.GetLogprobs()) })
-	}
+	e.OptBool("logprobs", c.Logprobs)
 	dialect.OptInt(&e.MemberWriter, "top_logprobs", c.TopLogprobs)
 	dialect.OptInt(&e.MemberWriter, "prompt_logprobs", c.PromptLogprobs)
-	if c.ReasoningEffort != nil {
-		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
-	}
+	e.OptText("reasoning_effort", c.ReasoningEffort)
 	if c.ResponseSchema != nil {
 		e.CheckSchema(c.GetResponseSchema())
 		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })

@@ -187,10 +187,8 @@ func (c *completion) Metadata() string {
 }
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
-	m := &modelv1.ChatMessage{
-		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-		Content: withImages(c.Message.content(), c.Message.Images), ToolCalls: openai.ReadCalls(c.Message.ToolCalls, tools),
-	}
+	m := chat.Generated(model)
+	m.Content, m.ToolCalls = withImages(c.Message.content(), c.Message.Images), openai.ReadCalls(c.Message.ToolCalls, tools)
 	return &modelv1.Choice{
 		Message: m, StopReason: chat.ProviderStopReason(c.FinishReason), StopDetails: c.stopDetails(), Logprobs: c.Logprobs.message(),
 	}
@@ -204,7 +202,7 @@ func (m *message) content() *contentv1.MessageContent {
 	text := string(m.Content)
 	reasoning := m.reasoning()
 	if m.Refusal != "" {
-		refusal := &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}}
+		refusal := chat.RefusalPart(m.Refusal)
 		if reasoning == nil {
 			return chat.ListContent(refusal)
 		}

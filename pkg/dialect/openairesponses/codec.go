@@ -4,8 +4,9 @@
 // reasoning, calls and their outputs. An answer is such a list too, so that a client sends its items back as they are.
 // Errors, and marks for the prompt cache, are those of all formats of the vendor ([openai]).
 //
-// Conversations that the server stores, answers in the background, and the vendor's own tools, except the one that
-// draws images, are not in the canonical form. Requests for them are refused, and items about them are left out.
+// Conversations that the server stores, and answers in the background, are not in the canonical form: requests for them
+// are refused. Tools that the servers of several vendors run are read and written by pkg/dialect/hosted. Of the vendor's
+// other tools a client's offers are left out; only the images of the one that draws are read.
 //
 // [openai]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openai
 package openairesponses

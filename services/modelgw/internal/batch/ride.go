@@ -130,8 +130,8 @@ func (r *Ride) Carry(ctx context.Context, post provider.Post) (*http.Response, e
 	if r.key.ID == "" {
 		owner = b.deps.Owner
 	}
-	project := effect.Key{Project: group.Ref.Project, ID: r.key.ID}
-	join := func() (Rider, error) { return b.deps.Store.Join(ctx, group, r.setting, project, owner, post.Body) }
+	key := effect.Key{Project: group.Ref.Project, ID: r.key.ID} // A call without a key has its project alone.
+	join := func() (Rider, error) { return b.deps.Store.Join(ctx, group, r.setting, key, owner, post.Body) }
 	rider, err := join()
 	if err == nil && rider.ID == r.given { // The call makes another attempt with the same request.
 		if err = b.deps.Store.Tell(ctx, rider.ID); err == nil {

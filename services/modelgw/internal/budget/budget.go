@@ -55,11 +55,9 @@ func equal[T comparable](a, b *T) bool {
 
 // CheckScope fails for a scope that no call has, of which nothing would ever be spent.
 func CheckScope(scope string) error {
-	parts := strings.Split(scope, "/")
 	_, notProject := resource.Parse("", scope)
 	_, notEval := resource.Parse("", scope, "evals")
-	isAccount := len(parts) == 3 && parts[0] == "accounts" && parts[1] != "" && parts[2] != ""
-	if notProject != nil && notEval != nil && !isAccount {
+	if notProject != nil && notEval != nil && !resource.IsAccount(scope) {
 		return fmt.Errorf("%q is no scope; write projects/{project}, projects/{project}/evals/{eval} or accounts/{provider}/{account}", scope)
 	}
 	return nil

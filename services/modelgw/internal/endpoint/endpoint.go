@@ -124,7 +124,7 @@ type Models interface {
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
 }
 
-// Deps are the dependencies of the endpoints. All but Metrics, Traces and Fetch are required.
+// Deps are the dependencies of the endpoints. All but Fetch, Settings, Metrics and Traces are required.
 type Deps struct {
 	// Auth knows the callers.
 	Auth auth.Authenticator
@@ -192,7 +192,7 @@ func (e *Endpoints) bound(call *modelv1.GenerateConfig) {
 
 // ServeHTTP implements http.Handler.
 func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if handler, ok := e.byPath[r.URL.Path]; ok {
+	if handler, ok := e.byPath[r.URL.Path]; ok && r.URL.RawPath == "" { // The mux knows what escapes divide.
 		handler(w, r)
 		return
 	}

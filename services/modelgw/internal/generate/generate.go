@@ -1,7 +1,7 @@
 // Package generate is the pipeline around a provider. Each stage is a decorator of one function type, independent of
 // the others: it reads the call, which no stage modifies, and adds to the outcome, which all share.
 //
-//	cache → measure → budget → retry → credential → admission → attempt
+//	cache → seal → measure → budget → retry → credential → admission → attempt
 //
 // The order matters. An answer from the cache takes no slot, costs nothing and is not measured as a call. A call
 // reserves its budget once, however often it is retried. Each attempt takes a slot of its own, so that a call which

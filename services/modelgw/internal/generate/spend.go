@@ -208,7 +208,7 @@ func (c *Call) answered(fallback string) string {
 func (c *Call) fallback(name string) string { return c.Model.Kind.Name + "/" + name }
 
 func (c *Call) scopes() []string {
-	return append([]string{resource.Project(c.Origin.Project), "accounts/" + c.Model.Kind.Name + "/" + c.Model.Account}, c.Scopes...)
+	return append([]string{resource.Project(c.Origin.Project), resource.Account(c.Model.Kind.Name, c.Model.Account)}, c.Scopes...)
 }
 
 // guess returns the likely usage of an answer; nil if its provider reports it, and for a refusal, for which nothing was

@@ -46,7 +46,7 @@ type line struct {
 	weight   int64 // of the messages
 	// content are the hashes up to each message by [Conversation.Content], as far as they were asked for.
 	content []prefix.Hash
-	// names are the prefixes that are kept of it. The store's lock guards them.
+	// names are the prefixes that are kept of it. The cache's lock guards them.
 	names []name
 }
 
@@ -153,7 +153,7 @@ type name struct {
 	hash    prefix.Hash
 }
 
-// New returns an empty store for conversations of so many bytes.
+// New returns an empty cache for conversations of at most maxBytes.
 func New(maxBytes int64) *Cache {
 	return &Cache{known: map[name]Conversation{}, lines: lru.New[*line, *line](maxBytes)}
 }

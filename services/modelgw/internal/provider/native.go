@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/toolname"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
@@ -63,6 +64,11 @@ var known = map[string][]string{
 		"command", "file_text", "insert_line", "insert_text", "new_path", "new_str", "old_path", "old_str", "path", "view_range",
 	},
 	TextEditor: {"command", "file_text", "insert_line", "new_str", "old_str", "path", "view_range"},
+}
+
+// WantsNative reports whether tools may be replaced by the vendor's own forms of them, which is the default.
+func WantsNative(c *modelv1.GenerateConfig) bool {
+	return c == nil || c.InternalTools == nil || c.GetInternalTools()
 }
 
 // NativeTool returns the kind of a tool that a vendor may have itself; empty for all others. searchers and executors

@@ -195,7 +195,7 @@ type Response struct {
 	// Call is the exchange, if Request.Record asked for it.
 	Call *modelv1.ModelCall
 	// Warnings describe changes to the request, such as a changed tool choice. Options that are not sent are known
-	// beforehand ([Sent]).
+	// beforehand ([Fit]).
 	Warnings []string
 	// Billing is what the answers of the attempt say of their price beside the usage.
 	Billing dialect.Billing

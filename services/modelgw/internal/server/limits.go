@@ -50,7 +50,7 @@ func (s *Server) ListConnectionPools(ctx context.Context, r *modelv1.ListConnect
 // UpdateConnectionPool implements LimitService.
 func (s *Server) UpdateConnectionPool(ctx context.Context, r *modelv1.UpdateConnectionPoolRequest) (*modelv1.ConnectionPool, error) {
 	name := r.GetConnectionPool().GetName()
-	if account, _, ok := strings.Cut(name, poolsOf); !ok || !isAccount(account) {
+	if account, _, ok := strings.Cut(name, poolsOf); !ok || !resource.IsAccount(account) {
 		return nil, rpcerr.InvalidField("connection_pool.name", "%q is not of the form accounts/{provider}/{account}/connectionPools/{connection_pool}", name)
 	}
 	paths, err := resource.Mask(r.GetUpdateMask(), r.GetConnectionPool(), "limit", "max")
@@ -116,14 +116,9 @@ func poolName(key string) (account, name string) {
 
 const accountPrefix = "accounts/"
 
-func isAccount(name string) bool {
-	parts := strings.Split(name, "/")
-	return len(parts) == 3 && parts[0]+"/" == accountPrefix && parts[1] != "" && parts[2] != ""
-}
-
 // checkAccount fails for a name that is not that of a configured account.
 func (s *Server) checkAccount(field, name string) error {
-	if !isAccount(name) {
+	if !resource.IsAccount(name) {
 		return rpcerr.InvalidField(field, "%q is not of the form accounts/{provider}/{account}", name)
 	}
 	if known := s.Settings.Get().Accounts; !slices.Contains(known, name) {

@@ -3,8 +3,6 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -14,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
 
@@ -43,13 +42,11 @@ func (m *model) generate(
 		return finish(output)
 	}
 	response, err := m.attempt(ctx, r, p, whole)
-	if p.Stream && m.args.Streaming.Always == nil && isDenied(err) {
+	if p.Stream && m.args.Streaming.Always == nil && bedrockaccess.LacksRight(err) {
 		p.Stream = false
 		if response, err = m.attempt(ctx, r, p, whole); err == nil {
 			m.noStream.Store(true)
-			p.warnings = append(p.warnings, fmt.Sprintf(
-				"%s may not be streamed with the account's rights; grant bedrock:InvokeModelWithResponseStream, or set the model argument streaming to false", m.name,
-			))
+			p.warnings = append(p.warnings, bedrockaccess.NotStreamed(string(m.name)))
 		}
 	}
 	if err != nil {
@@ -57,15 +54,6 @@ func (m *model) generate(
 	}
 	response.Warnings = p.warnings
 	return response, nil
-}
-
-// denied is the type of AWS's error for an account that lacks a right. A stream needs one of its own: without it, the
-// same attempt asks for the whole answer.
-const denied = "AccessDeniedException"
-
-func isDenied(err error) bool {
-	said, ok := errors.AsType[*dialect.Error](err)
-	return ok && said.Type == denied
 }
 
 // attempt makes an attempt with the account's credentials of now. finish makes its output of the model's.

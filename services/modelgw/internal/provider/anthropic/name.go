@@ -86,21 +86,18 @@ func (g generation) base() int64 {
 	return baseTokens
 }
 
-// budgets are the tokens that each effort of reasoning is worth.
-var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
-
 // room is the addition of reasoning to base.
 func (g generation) room() *provider.ReasoningHeadroom {
 	room := &provider.ReasoningHeadroom{Most: g.most(), Least: map[string]int64{"xhigh": hardTokens, "max": hardTokens}}
 	switch g.Control() {
 	case claude.NoThinking:
 	case claude.ByBudget:
-		room.Efforts, room.Budget = budgets, true
+		room.Efforts, room.Budget = provider.EffortTokens, true
 	default:
 		room.Budget, room.EffortFirst = true, true
 		room.Efforts = map[string]int64{}
-		for effort := range budgets {
-			room.Efforts[effort] = budgets[g.Effort(effort)]
+		for effort := range provider.EffortTokens {
+			room.Efforts[effort] = provider.EffortTokens[g.Effort(effort)]
 		}
 	}
 	return room

@@ -7,7 +7,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
@@ -81,11 +80,6 @@ func (g generation) usesToolset() bool {
 	return g.Version >= 50 && g.Version < claude.Frontier && !g.Is(claude.Opus, 50, 55) && !g.Is(claude.Sonnet, 50, 55)
 }
 
-// wanted reports whether tools are mapped to the server's own.
-func wanted(c *modelv1.GenerateConfig) bool {
-	return c == nil || c.InternalTools == nil || c.GetInternalTools()
-}
-
 // hosted are the tools that the server runs with the model.
 func (m *model) hosted() provider.Hosted {
 	h := provider.Hosted{Restrictions: []string{hosted.AllowedDomains, hosted.BlockedDomains}}
@@ -131,7 +125,7 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 			continue
 		}
 		left = append(left, tool)
-		if !wanted(p.Config) || kind == "" || slices.Contains(m.site.noTools, kind) {
+		if !provider.WantsNative(p.Config) || kind == "" || slices.Contains(m.site.noTools, kind) {
 			continue
 		}
 		if kind == provider.WebSearch && m.generation.searches() {

@@ -186,7 +186,7 @@ func (m *model) think(p *plan) error {
 	case control != claude.ByEffort && tokens != nil && (control == claude.ByBudget || asked == ""):
 		p.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: *tokens}
 	case control == claude.ByBudget && asked != "":
-		p.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: budgets[asked]}
+		p.Thinking = &format.Thinking{Type: format.ThinkingEnabled, BudgetTokens: provider.EffortTokens[asked]}
 	case control != claude.ByBudget && asked != "":
 		p.Thinking = &format.Thinking{Type: "adaptive"}
 		c.Effort = &asked

@@ -186,8 +186,8 @@ func (c *Client) Redact(r provider.BatchResult) provider.BatchResult {
 	return r
 }
 
-// OneLine returns a JSON document without line breaks, which separate lines and mean nothing within a document.
-func OneLine(document []byte) []byte {
+// oneLine returns a JSON document without line breaks, which separate lines and mean nothing within a document.
+func oneLine(document []byte) []byte {
 	if !bytes.ContainsAny(document, "\r\n") {
 		return document
 	}

@@ -50,7 +50,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestOneLineMeansTheSame(t *testing.T) {
 	t.Parallel()
 	document := []byte("{\"a\":\r\n [1,\n2], \"b\": \"x\\ny\u00e9\"}")
-	line := OneLine(document)
+	line := oneLine(document)
 	assert.NotContains(t, string(line), "\n")
 	assert.NotContains(t, string(line), "\r")
 	assert.JSONEq(t, string(document), string(line))

@@ -92,6 +92,6 @@ func (r *reader) advance() error {
 	if n > 0 {
 		before = c.between + before
 	}
-	r.piece = io.MultiReader(strings.NewReader(before), bytes.NewReader(OneLine(body)), strings.NewReader(after))
+	r.piece = io.MultiReader(strings.NewReader(before), bytes.NewReader(oneLine(body)), strings.NewReader(after))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 )
 
 // arn precedes the id of a model, or of a profile, in its ARN. Those of other kinds do not say what model they are.
@@ -40,7 +41,7 @@ func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, er
 	if ok && failure.Auth {
 		m.access.Forget()
 	}
-	if ok && (isDenied(err) || isNotCounted(failure, id != string(m.name))) {
+	if ok && (bedrockaccess.LacksRight(err) || isNotCounted(failure, id != string(m.name))) {
 		m.countsNone.Store(true)
 		return 0, provider.ErrCountsNone
 	}

@@ -2,18 +2,15 @@ package bedrock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
-
-const denied = "AccessDeniedException"
 
 // streamError is the type of errors within a stream that AWS asks to repeat.
 const streamError = "ModelStreamErrorException"
@@ -39,13 +36,11 @@ var quirks = exchange.Quirks{
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	p := m.plan(r)
 	response, err := m.attempt(ctx, r, p)
-	if p.Stream && m.args.Streaming == nil && isDenied(err) {
+	if p.Stream && m.args.Streaming == nil && bedrockaccess.LacksRight(err) {
 		p.Stream = false
 		if response, err = m.attempt(ctx, r, p); err == nil {
 			m.noStream.Store(true)
-			p.warnings = append(p.warnings, fmt.Sprintf(
-				"%s may not be streamed with the account's rights; grant bedrock:InvokeModelWithResponseStream, or set the model argument streaming to false", m.name,
-			))
+			p.warnings = append(p.warnings, bedrockaccess.NotStreamed(string(m.name)))
 		}
 	}
 	if err != nil {
@@ -54,11 +49,6 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	m.nameIn(response.Output)
 	response.Warnings = p.warnings
 	return response, nil
-}
-
-func isDenied(err error) bool {
-	said, ok := errors.AsType[*dialect.Error](err)
-	return ok && said.Type == denied
 }
 
 // attempt makes one request.

@@ -221,7 +221,7 @@ func call(text string, tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 		Arguments dialect.Arguments `json:"arguments"`
 	}
 	var given map[string]json.RawMessage
-	fault := ""
+	var fault string
 	switch err := jsonread.Unmarshal([]byte(text), &c); {
 	case err != nil:
 		fault = "the call is no JSON object with a name and arguments: " + err.Error()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // name is a parsed model name. Google's models differ in the options that they accept, and only their names identify
@@ -68,15 +70,12 @@ func (n name) isFlash() bool { return strings.Contains(string(n), "flash") }
 // mostBudget is the greatest budget of models other than the large ones: https://ai.google.dev/gemini-api/docs/thinking.
 const mostBudget = 24576
 
-// budgets are the tokens that each effort of reasoning is worth.
-var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
-
 // budget is the budget of an effort.
 func (n name) budget(effort string) int64 {
 	if n.isPro() {
-		return budgets[effort]
+		return provider.EffortTokens[effort]
 	}
-	return min(budgets[effort], mostBudget)
+	return min(provider.EffortTokens[effort], mostBudget)
 }
 
 // level is the level of an effort.

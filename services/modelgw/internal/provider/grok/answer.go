@@ -36,9 +36,7 @@ type asked struct {
 // output is an answer in the canonical form. Its outputs are steps of one choice, between which the server ran tools;
 // what those gave is not sent.
 func (a *asked) output(r *xai.GetChatCompletionResponse) (*modelv1.ModelOutput, error) {
-	message := &modelv1.ChatMessage{
-		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: string(a.name), Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-	}
+	message := chat.Generated(string(a.name))
 	choice := &modelv1.Choice{Message: message}
 	var parts []*contentv1.Content
 	var last *xai.CompletionOutput
@@ -122,9 +120,9 @@ func (a *asked) isClients(call *xai.ToolCall) bool {
 func useOf(call *xai.ToolCall) (*contentv1.Content, error) {
 	for kind, of := range toolTypes {
 		if of == call.GetType() {
-			return &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
+			return chat.ToolUsePart(&contentv1.ToolUse{
 				ToolType: kind, Id: call.GetId(), Name: call.GetFunction().GetName(), Arguments: call.GetFunction().GetArguments(), Error: call.ErrorMessage,
-			}}}, nil
+			}), nil
 		}
 	}
 	return nil, malformed(fmt.Errorf("it has a call of a tool of the kind %s, which was not offered", call.GetType()))

@@ -95,7 +95,7 @@ func TestGoldenUsage(t *testing.T) {
 		p := open(t, mockllm.Config{}, nil, script([]providertest.Answer{{Text: form.Input.Output}}))
 		response, err := p.Generate(t.Context(), &provider.Request{Messages: messages, Tools: tools, Config: &modelv1.GenerateConfig{}, Attempt: 1, Origin: provider.Origin{Project: "p"}})
 		require.NoError(t, err)
-		t.Equal(c.At("expect"), json.RawMessage(chat.UsageJSON(response.Output.GetUsage())))
+		t.Equal(c.At("expect"), chat.UsageJSON(response.Output.GetUsage()))
 	})
 }
 

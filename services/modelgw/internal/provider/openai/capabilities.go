@@ -66,12 +66,12 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	if !m.name.samples(c) {
 		caps.Ignored = append(caps.Ignored, sampling...)
 	}
-	if !m.name.takesReasoning() {
+	if !m.traits().takesReasoning {
 		caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		caps.ExtraBody = slices.DeleteFunc(caps.ExtraBody, func(member string) bool { return member == responsesapi.Reasoning })
 	}
 	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
-		return option == "internal_tools" || option == "reasoning_mode" && m.name.takesReasoning() || option == "cache_prompt" && m.takesCacheMarks()
+		return option == "internal_tools" || option == "reasoning_mode" && m.traits().takesReasoning || option == "cache_prompt" && m.takesCacheMarks()
 	})
 	if m.name.isOSeries() {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")

@@ -64,7 +64,7 @@ func (m *model) hosted(c *modelv1.GenerateConfig) provider.Hosted {
 
 // native are the tools of a request that the servers run themselves, by their names.
 func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
-	wanted := r.Config == nil || r.Config.InternalTools == nil || r.Config.GetInternalTools()
+	wanted := provider.WantsNative(r.Config)
 	all := map[string]openairesponses.Native{}
 	for _, tool := range r.Tools {
 		switch kind := provider.NativeTool(tool, Name, Name); {

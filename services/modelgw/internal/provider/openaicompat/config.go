@@ -139,11 +139,11 @@ var plainID = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 func (c Services) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if _, ok := known(name); !ok {
+		service, ok := known(name)
+		if !ok {
 			faults = append(faults, fmt.Errorf("services.%s: no such service; known are %s; any other is configured below openai_api.services", name, strings.Join(Names(), ", ")))
 			continue
 		}
-		service, _ := known(name)
 		for account, a := range c.accounts(name) {
 			if !service.Identity && a.Identity != (azureauth.Identity{}) {
 				faults = append(faults, fmt.Errorf("services.%s: the account %q cannot have an identity of Azure", name, account))

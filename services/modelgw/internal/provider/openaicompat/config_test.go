@@ -142,7 +142,7 @@ func TestFaultsOfServices(t *testing.T) {
 		"cloudfare": {}, "cloudflare": {Account: openaicompat.Account{AccountID: "../../x"}, Accounts: map[string]openaicompat.Account{"spare": {AccountID: "a/b"}}},
 	}
 	err := c.Validate()
-	require.ErrorContains(t, err, "services.cloudfare: no such service; known are azureai, cloudflare, deepseek")
+	require.ErrorContains(t, err, "services.cloudfare: no such service; known are "+strings.Join(openaicompat.Names(), ", "))
 	require.ErrorContains(t, err, `services.cloudflare: the account_id of the account "default"`)
 	require.ErrorContains(t, err, `services.cloudflare: the account_id of the account "spare"`)
 }

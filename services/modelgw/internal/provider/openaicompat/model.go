@@ -193,7 +193,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		MergeAssistant: m.service.MergeTurns,
 		MergeSystem:    m.service.MergeSystem,
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
+			Tools: true, Images: true, Audio: !m.service.ImagesOnly, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
 			Batch: m.batch != nil,
 		},
 		Hosted:    m.service.Hosted,
@@ -216,7 +216,6 @@ func (m *model) Capabilities() provider.Capabilities {
 	if m.differs.Unbounded {
 		caps.MaxTokens = 0
 	}
-	caps.Features.Audio = !m.service.ImagesOnly
 	caps.Ignored = slices.DeleteFunc(slices.Clone(caps.Ignored), func(option string) bool {
 		return m.responses == nil && slices.Contains(m.service.Sampling, option)
 	})
@@ -387,7 +386,7 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	base.Members = append(base.Members, m.service.ResponsesMembers...)
 	base.Config.ReasoningSummary = responsesapi.Summary(base.Config)
 	request := responsesapi.New(base, m.args.ResponsesStore)
-	request.Phases, request.FillEmpty = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase, true
+	request.Phases, request.FillEmpty = isTrue(m.args.ResponsesPhase), true
 	call := &exchange.Call{URL: m.client.BaseURL + responsesapi.Path, Header: m.client.Header(r), Model: m.name, Stream: request.Stream}
 	response, err := m.responses.Do(ctx, r, call, request.Append)
 	if err != nil {

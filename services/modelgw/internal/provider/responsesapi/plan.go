@@ -47,7 +47,7 @@ var (
 func planned(r *provider.Request) (*provider.Request, func(*modelv1.ModelOutput)) {
 	at := slices.IndexFunc(r.Tools, isTodo)
 	isPlan := func(tool *toolv1.ToolInfo) bool { return tool.GetName() == planTool }
-	if at < 0 || r.Config != nil && r.Config.InternalTools != nil && !r.Config.GetInternalTools() || slices.ContainsFunc(r.Tools, isPlan) {
+	if at < 0 || !provider.WantsNative(r.Config) || slices.ContainsFunc(r.Tools, isPlan) {
 		return r, func(*modelv1.ModelOutput) {}
 	}
 	copied := *r
