@@ -611,6 +611,9 @@ func TestAnEffortOfAnthropicsClientsReachesOtherModels(t *testing.T) {
 		require.NoError(t, json.Unmarshal(<-v.body, &sent))
 		assert.Equal(t, tt.want, sent.Effort, "%s %s", tt.model, tt.options)
 	}
+	answer := g.post(t, messagesPath, `{"model":"openai/gpt-5","max_tokens":5000,`+user+`,"output_config":{"effort":"hard"}}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, read(t, answer), `output_config.effort: \"hard\" is none of`)
 }
 
 // Whatever a provider calls it, an answer names the model as the client did, streamed or not.

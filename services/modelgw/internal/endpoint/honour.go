@@ -76,21 +76,18 @@ func (f *format) blamed(err error) error {
 	}
 }
 
+// efforts are Anthropic's efforts in words of reasoning that all models know: those have none above `high`.
+var efforts = map[string]string{"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+
 // fitEffort makes Anthropic's effort an effort of reasoning, for a model that takes only that. It reports whether it
-// did. What is above `high` becomes that, the most that all models know. Where a model takes a number of tokens, and
-// the client gives one, that counts.
+// did. Where a model takes a number of tokens, and the client gives one, that counts.
 func fitEffort(c *modelv1.GenerateConfig, untaken []string) (changed bool) {
 	takes := func(option string) bool { return !slices.Contains(untaken, option) }
-	switch {
-	case c.Effort == nil || takes("effort") || !takes("reasoning_effort"),
-		c.ReasoningTokens != nil && takes("reasoning_tokens"):
+	word, known := efforts[c.GetEffort()]
+	if !known || takes("effort") || !takes("reasoning_effort") || c.ReasoningTokens != nil && takes("reasoning_tokens") {
 		return false
-	case c.GetEffort() == "xhigh" || c.GetEffort() == "max":
-		c.ReasoningEffort = new("high")
-	default:
-		c.ReasoningEffort = c.Effort
 	}
-	c.Effort = nil
+	c.Effort, c.ReasoningEffort = nil, &word
 	return true
 }
 
