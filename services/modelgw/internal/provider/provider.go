@@ -361,7 +361,7 @@ func (s Spec) Arguments(into any) error {
 
 // kindOf says what a value of a type is in JSON.
 func kindOf(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // All others are numbers.
+	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.String:
