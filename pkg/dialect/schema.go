@@ -1,6 +1,9 @@
 package dialect
 
 import (
+	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
@@ -68,42 +71,95 @@ var (
 	namedMembers = map[string]bool{"properties": true, "patternProperties": true, "dependentSchemas": true, "defs": true, "$defs": true, "definitions": true}
 )
 
-// LowerTypes returns a schema in the form of OpenAPI, which has its types in capitals, with types in lower case. One
-// without capitals is returned byte for byte.
-func LowerTypes(schema string) string {
+// FromOpenAPI returns a schema in Google's form of OpenAPI as a JSON Schema: its types are in capitals there, a value that
+// may be null is `nullable`, and whole numbers may be texts. One without any of these is returned byte for byte.
+func FromOpenAPI(schema string) string {
 	value, err := orderedjson.Decode([]byte(schema))
-	if err != nil || !lowerTypes(value) {
+	if err != nil || !fromOpenAPI(value) {
 		return schema
 	}
 	return string(orderedjson.Append(nil, value))
 }
 
-// lowerTypes puts the types in a schema into lower case. It reports whether it has changed any.
-func lowerTypes(schema any) (changed bool) {
+// fromOpenAPI makes a schema, or a list of them, a JSON Schema. It reports whether it has changed anything.
+func fromOpenAPI(schema any) (changed bool) {
 	switch v := schema.(type) {
 	case []any:
 		for _, item := range v {
-			changed = lowerTypes(item) || changed
+			changed = fromOpenAPI(item) || changed
 		}
 	case *orderedjson.Object:
-		if text, ok := v.Get("type"); ok {
-			if kind, isText := text.(string); isText && kind != strings.ToLower(kind) {
-				v.Set("type", strings.ToLower(kind))
-				changed = true
-			}
-		}
+		changed = lowerType(v)
+		changed = wholeNumbers(v) || changed
+		changed = orNull(v) || changed
 		for name, member := range v.All() {
 			schemas, isObject := member.(*orderedjson.Object)
 			switch {
 			case valueMembers[name]:
 			case namedMembers[name] && isObject:
 				for _, schema := range schemas.All() {
-					changed = lowerTypes(schema) || changed
+					changed = fromOpenAPI(schema) || changed
 				}
 			default:
-				changed = lowerTypes(member) || changed
+				changed = fromOpenAPI(member) || changed
 			}
 		}
 	}
 	return changed
+}
+
+func lowerType(schema *orderedjson.Object) (changed bool) {
+	kind, _ := schema.Get("type")
+	text, isText := kind.(string)
+	if !isText || text == strings.ToLower(text) {
+		return false
+	}
+	schema.Set("type", strings.ToLower(text))
+	return true
+}
+
+// wholeNumbers makes bounds that are texts numbers: they have 64 bits, which JSON of protobuf writes as texts.
+func wholeNumbers(schema *orderedjson.Object) (changed bool) {
+	for _, bound := range []string{"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"} {
+		value, _ := schema.Get(bound)
+		if text, isText := value.(string); isText {
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				schema.Set(bound, json.Number(strconv.FormatInt(n, 10)))
+				changed = true
+			}
+		}
+	}
+	return changed
+}
+
+// orNull adds null to what a schema that is nullable allows.
+func orNull(schema *orderedjson.Object) (changed bool) {
+	value, _ := schema.Get("nullable")
+	nullable, isBool := value.(bool)
+	if !isBool {
+		return false
+	}
+	schema.Delete("nullable")
+	if !nullable {
+		return true
+	}
+	const null = "null"
+	if kind, _ := schema.Get("type"); kind != nil && kind != null {
+		if _, isText := kind.(string); isText {
+			schema.Set("type", []any{kind, null})
+		}
+	}
+	if values, _ := schema.Get("enum"); values != nil {
+		if list, isList := values.([]any); isList && !slices.Contains(list, nil) {
+			schema.Set("enum", append(list, nil))
+		}
+	}
+	if choices, _ := schema.Get("anyOf"); choices != nil {
+		if list, isList := choices.([]any); isList {
+			object := &orderedjson.Object{}
+			object.Set("type", null)
+			schema.Set("anyOf", append(list, object))
+		}
+	}
+	return true
 }

@@ -94,6 +94,20 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 	}
 }
 
+// A model that is not listed is named, with a known one that it resembles, if there is any.
+func TestACheckNamesAModelThatIsNotListed(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, vendorWith(t, lists))
+	for model, want := range map[string]string{
+		"openai/gpt-4": "gpt-4 is not listed; did you mean gpt-4o?", "openai/llama-small": "llama-small is not listed",
+	} {
+		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
+		require.NoError(t, err)
+		all := answer.GetChecks()[0].GetSteps()
+		assert.Equal(t, want, all[len(all)-1].GetDetail())
+	}
+}
+
 // A model in a cloud is checked with the accounts there.
 func TestAModelInACloudIsCheckedWithTheAccountsThere(t *testing.T) {
 	t.Parallel()

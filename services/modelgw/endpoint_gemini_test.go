@@ -187,7 +187,11 @@ func TestJSONWithoutASchemaReachesOtherVendors(t *testing.T) {
 	claude := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Anthropic.APIKey = config.NewSecret("vendor-key") })
 	refused := claude.post(t, chatPath, `{"model":"anthropic/claude-sonnet-5",`+user+`,"response_format":{"type":"json_object"}}`)
 	assert.Equal(t, http.StatusBadRequest, refused.StatusCode)
-	assert.Contains(t, read(t, refused), "an answer that is JSON without a schema")
+	message, _, code := failure(t, refused)
+	assert.Contains(t, message, "response_format: anthropic: the Messages API cannot take an answer that is JSON without a schema")
+	assert.Equal(t, "unsupported_parameter", code)
+	refused = claude.post(t, geminiPath+"anthropic/claude-sonnet-5:generateContent", `{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"responseMimeType":"application/json"}}`)
+	assert.Contains(t, read(t, refused), `"message":"responseSchema: anthropic: `)
 }
 
 func TestErrorsOfGeminiHaveTheirShape(t *testing.T) {

@@ -590,6 +590,32 @@ func TestThinkingFitsTheBoundOfAnAnswer(t *testing.T) {
 	}
 }
 
+// Clients of Anthropic say an effort in a way of their own, and other vendors' models get it as their effort of
+// reasoning. What is above `high` has no word that all of them know.
+func TestAnEffortOfAnthropicsClientsReachesOtherModels(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v)
+	for _, tt := range []struct{ model, options, want string }{
+		{"openai/gpt-5", `"thinking":{"type":"adaptive"},"output_config":{"effort":"low"}`, "low"},
+		{"openai/gpt-5", `"output_config":{"effort":"max"}`, "high"},
+		{"openai/gpt-5", `"thinking":{"type":"enabled","budget_tokens":1024},"output_config":{"effort":"medium"}`, "medium"},
+		{"openai/gpt-5", `"thinking":{"type":"enabled","budget_tokens":1024}`, ""},
+		{"openai/gpt-4o", `"output_config":{"effort":"low"}`, ""},
+	} {
+		answer := g.post(t, messagesPath, `{"model":"`+tt.model+`","max_tokens":5000,`+user+`,`+tt.options+`}`)
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", tt.options, read(t, answer))
+		var sent struct {
+			Effort string `json:"reasoning_effort"`
+		}
+		require.NoError(t, json.Unmarshal(<-v.body, &sent))
+		assert.Equal(t, tt.want, sent.Effort, "%s %s", tt.model, tt.options)
+	}
+	answer := g.post(t, messagesPath, `{"model":"openai/gpt-5","max_tokens":5000,`+user+`,"output_config":{"effort":"hard"}}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, read(t, answer), `output_config.effort: \"hard\" is none of`)
+}
+
 // Whatever a provider calls it, an answer names the model as the client did, streamed or not.
 func TestAnAnswerNamesTheModelThatWasAskedFor(t *testing.T) {
 	t.Parallel()

@@ -198,7 +198,8 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	t.Parallel()
 	var c modelgw.Config
 	c.SetDefaults()
-	c.Google.Keys = []provider.Key{{Weight: new(1)}, {APIKey: config.NewSecret("k"), BaseURL: "ftp://x"}}
+	c.Google.Keys = []provider.Key{{Weight: new(1)}, {APIKey: config.NewSecret("k\n"), BaseURL: "ftp://x"}}
+	c.Anthropic.AuthToken = config.NewSecret("a\tb")
 	identity := azureauth.Identity{ManagedIdentity: true}
 	c.Services = openaicompat.Services{"azureai": {Accounts: map[string]openaicompat.Account{
 		"both": {Account: provider.Account{BaseURL: "https://a.example", Keys: []provider.Key{{APIKey: config.NewSecret("k")}}}, Identity: identity},
@@ -206,7 +207,7 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	}}}
 	c.Fallbacks = map[string][]string{"openai/a": {"b", "openai/a", "opnai/b", "vllm/c", "openai-api/d/e"}}
 	err := c.Validate()
-	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "fallbacks.openai/a", "services.azureai.accounts.both: has keys, beside which its identity is not used", "cannot be its own fallback", `fallbacks.openai/a: unknown provider "opnai"`} {
+	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "google.keys[1].api_key: has a line break", "anthropic.auth_token: has a line break", "fallbacks.openai/a", "services.azureai.accounts.both: has keys, beside which its identity is not used", "cannot be its own fallback", `fallbacks.openai/a: unknown provider "opnai"`} {
 		assert.ErrorContains(t, err, said)
 	}
 	assert.NotContains(t, err.Error(), "azureai.accounts.one")

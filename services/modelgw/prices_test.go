@@ -27,6 +27,9 @@ func TestAPriceLeavesNothingFree(t *testing.T) {
 		return cfg, cfg.Validate()
 	}
 	for document, fault := range map[string]string{
+		`prices: {gpt-4o: {input: 1, output: 1}}`:                                   `prices: model: "gpt-4o" is not of the form <provider>/<model>`,
+		`prices: {opnai/gpt-4o: {input: 1, output: 1}}`:                             `prices: unknown provider "opnai"`,
+		`models: {opnai/gpt-4o: {context: 1}}`:                                      `models: unknown provider "opnai"`,
 		`prices: {mockllm/model: {output: 1}}`:                                      "prices.mockllm/model.input: is missing; give 0 for what costs nothing",
 		`prices: {mockllm/model: {input: 1}}`:                                       "prices.mockllm/model.output: is missing",
 		`prices: {mockllm/model: {input: -1, output: 1}}`:                           "prices.mockllm/model.input: must be a number that is not negative",

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -264,6 +265,12 @@ func (c *Config) keyFaults() (faults []error) {
 			faults = append(faults, fmt.Errorf("%s: %w", path, err))
 		}
 	}
+	for path, secret := range config.All[config.Secret](c) {
+		isKey := strings.HasSuffix(path, "api_key") || strings.HasSuffix(path, "auth_token")
+		if isKey && strings.ContainsFunc(secret.Reveal(), unicode.IsControl) {
+			faults = append(faults, fmt.Errorf("%s: has a line break or another character that no header can have", path))
+		}
+	}
 	return append(faults, c.identityFaults()...)
 }
 
@@ -310,7 +317,7 @@ func (c *Config) warnOfIdentities(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// modelFaults are the errors in the facts of models, in the fallbacks and in the aliases.
+// modelFaults are the errors in the facts and the names of models, in the fallbacks and in the aliases.
 func (c *Config) modelFaults() (faults []error) {
 	check := func(key, model string) {
 		if _, _, err := provider.SplitName(model); err != nil {
@@ -322,8 +329,13 @@ func (c *Config) modelFaults() (faults []error) {
 			faults = append(faults, fmt.Errorf("%s: unknown provider %q of %q; evalfleet models lists the providers", key, kind, model))
 		}
 	}
+	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
+		check("prices", model)
+		known("prices", model)
+	}
 	for _, model := range slices.Sorted(maps.Keys(c.Models)) {
 		check("models", model)
+		known("models", model)
 		if err := c.Models[model].Check(); err != nil {
 			faults = append(faults, fmt.Errorf("models.%s.%w", model, err))
 		}

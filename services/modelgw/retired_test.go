@@ -37,3 +37,18 @@ func TestARetiredModelIsNotListed(t *testing.T) {
 	_, err = g.models.Generate(t.Context(), &modelv1.GenerateRequest{Parent: project, Model: retired, ValidateOnly: true})
 	require.NoError(t, err)
 }
+
+// A list shows models whose window and price are known.
+func TestWhatIsListedIsKnown(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	for _, vendor := range []string{"anthropic", "google", "grok", "mistral", "openai"} {
+		answer, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: vendor})
+		require.NoError(t, err)
+		require.NotEmpty(t, answer.GetModels(), vendor)
+		for _, m := range answer.GetModels() {
+			assert.NotZero(t, m.GetContextTokens(), m.GetShortName())
+			assert.NotNil(t, m.GetPrices(), m.GetShortName())
+		}
+	}
+}

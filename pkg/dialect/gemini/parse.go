@@ -156,7 +156,7 @@ func schemaOf(schema, openAPI json.RawMessage) string {
 	if !jsonread.IsSet(openAPI) {
 		return ""
 	}
-	return dialect.LowerTypes(string(openAPI))
+	return dialect.FromOpenAPI(string(openAPI))
 }
 
 // choose reads the choice among the tools. Where several may be called, the others are not on offer.

@@ -252,6 +252,21 @@ func TestInternalDataOfATextIsTagged(t *testing.T) {
 	}
 }
 
+// vLLM says those of the prompt beside the choices.
+func TestLogprobsOfThePrompt(t *testing.T) {
+	t.Parallel()
+	const answer = `{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"prompt_logprobs":%s}`
+	output, err := decode(fmt.Sprintf(answer, `[null,{"7":{"logprob":-2.5,"rank":1,"decoded_token":"Ber"},"9":{"logprob":-0.5,"decoded_token":"x"}}]`))
+	require.NoError(t, err)
+	want := &modelv1.Logprobs{Content: []*modelv1.Logprob{{Token: "Ber", Logprob: -2.5, TopLogprobs: []*modelv1.TopLogprob{{Token: "x", Logprob: -0.5}}}}}
+	assert.Empty(t, cmp.Diff(want, output.GetChoices()[0].GetPromptLogprobs(), protocmp.Transform()))
+	for _, none := range []string{`null`, `[]`, `[null]`, `{}`, `"x"`} {
+		output, err = decode(fmt.Sprintf(answer, none))
+		require.NoError(t, err, none)
+		assert.Nil(t, output.GetChoices()[0].GetPromptLogprobs(), none)
+	}
+}
+
 // Log-probabilities in two lists are read, in bodies and streams.
 func TestLogprobsInTwoLists(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,8 @@ type completion struct {
 	// Created and Fingerprint are for Metadata.
 	Created     json.RawMessage `json:"created"`
 	Fingerprint json.RawMessage `json:"system_fingerprint"`
+	// PromptLogprobs are vLLM's own, of the prompt's tokens.
+	PromptLogprobs json.RawMessage `json:"prompt_logprobs"`
 	// Groq is Groq's own, whose streams may have their usage there alone.
 	Groq *struct {
 		Usage *usage `json:"usage"`
@@ -151,11 +153,14 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	var choices []*modelv1.Choice
 	slices.SortStableFunc(c.Choices, func(a, b choice) int { return cmp.Compare(a.Index, b.Index) })
+	prompt := openai.PromptLogprobs(c.PromptLogprobs)
 	for i := range c.Choices {
 		if c.Choices[i].Message == nil {
 			return nil, malformed(errors.New("a choice has no message"))
 		}
-		choices = append(choices, c.Choices[i].output(c.Model, tools))
+		own := c.Choices[i].output(c.Model, tools)
+		own.PromptLogprobs = prompt
+		choices = append(choices, own)
 	}
 	return dialect.NewOutput(c.ID, c.Model, c.usage().message(), choices...), nil
 }

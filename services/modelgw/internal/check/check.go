@@ -316,7 +316,11 @@ func (c *credential) find(ctx context.Context, l provider.Listing, names []strin
 	case err == nil && status == http.StatusOK:
 		c.add(stepModel, proven, "%s is known by this name", l.Model)
 	case err == nil && status == http.StatusNotFound:
-		c.add(stepModel, failed, "%s is not listed; %s", l.Model, strings.TrimSpace(suggest.Question(l.Model, names)))
+		message := l.Model + " is not listed"
+		if question := suggest.Question(l.Model, names); question != "" {
+			message += "; " + strings.TrimSpace(question)
+		}
+		c.add(stepModel, failed, "%s", message)
 	default:
 		c.add(stepModel, unproven, "%s is not listed, and the server does not say more", l.Model)
 	}

@@ -17,6 +17,9 @@ import (
 // fit fits a request to a model, or fails.
 func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m *provider.Model) error {
 	caps := provider.CapabilitiesOf(m.Provider, a.Config)
+	if fitEffort(a.Config, slices.Concat(caps.Ignored, caps.Dropped)) {
+		caps = provider.CapabilitiesOf(m.Provider, a.Config)
+	}
 	if err := e.honour(x, a, m, caps.Ignored); err != nil {
 		return err
 	}
@@ -54,18 +57,38 @@ func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, i
 // member is the member of a request that has an option of a configuration.
 func (f *format) member(option string) string { return cmp.Or(f.about.Options[option], option) }
 
-// blamed returns a failure that an option of the configuration causes as one of the client's member; others as they
-// are.
+// blamed returns a failure that an option of the configuration causes, since it is wrong or the model's API has no place
+// for it, as one of the client's member; others as they are.
 func (f *format) blamed(err error) error {
 	e, ok := rpcerr.As(err)
 	if !ok || len(e.Fields) == 0 {
 		return err
 	}
 	option, ok := strings.CutPrefix(e.Fields[0].Path, "config.")
-	if !ok || e.Reason != errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
+	switch {
+	case ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
+		return dialect.Invalid(f.member(option), "%s", e.Fields[0].Description)
+	case ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED:
+		option, _, _ = strings.Cut(option, ".")
+		return dialect.NotSupported(f.member(option), "%s", e.Fields[0].Description)
+	default:
 		return err
 	}
-	return dialect.Invalid(f.member(option), "%s", e.Fields[0].Description)
+}
+
+// efforts are Anthropic's efforts in words of reasoning that all models know: those have none above `high`.
+var efforts = map[string]string{"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+
+// fitEffort makes Anthropic's effort an effort of reasoning, for a model that takes only that. It reports whether it
+// did. Where a model takes a number of tokens, and the client gives one, that counts.
+func fitEffort(c *modelv1.GenerateConfig, untaken []string) (changed bool) {
+	takes := func(option string) bool { return !slices.Contains(untaken, option) }
+	word, known := efforts[c.GetEffort()]
+	if !known || takes("effort") || !takes("reasoning_effort") || c.ReasoningTokens != nil && takes("reasoning_tokens") {
+		return false
+	}
+	c.Effort, c.ReasoningEffort = nil, &word
+	return true
 }
 
 // leastBudget is the least number of tokens within which models think.

@@ -157,6 +157,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 		"a login, no default":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"use_adc":true}`}, invalid, "account default"},
 		"another service":      {provider.Spec{Model: "foo/gemini", Account: "free"}, invalid, "foo is no service"},
 		"an unknown argument":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"steaming":true}`}, invalid, "steaming"},
+		"a text for a switch":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"streaming":"maybe"}`}, invalid, "streaming must be true or false, not a JSON string"},
 		"no version":           {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"api_version":"../v1"}`}, invalid, "api_version"},
 		"an unknown category":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"safety_settings":{"spam":"none"}}`}, invalid, "spam"},
 		"no threshold":         {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"safety_settings":{"harassment":"never"}}`}, invalid, "never"},

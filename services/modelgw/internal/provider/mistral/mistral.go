@@ -100,9 +100,10 @@ type Account struct {
 	ConversationAPI *bool `yaml:"conversation_api"`
 }
 
-// models are the listed names; requests may use any other too.
+// models are the listed names; requests may use any other too. Those that end with `latest` are not listed: which model
+// they are changes, so that neither their limits nor their prices are known.
 var models = []string{
-	"codestral-latest", "magistral-medium-latest", "ministral-8b-latest", "mistral-large-latest", "mistral-medium-latest", "mistral-small-latest", "voxtral-small-latest",
+	"codestral-2508", "ministral-14b-2512", "ministral-3b-2512", "ministral-8b-2512", "mistral-large-2512", "mistral-large-4", "mistral-medium-2604", "mistral-small-2603",
 }
 
 // site is where models are served: at Mistral, or on Azure.

@@ -178,6 +178,9 @@ func TestWhatIsStreamed(t *testing.T) {
 		{"hf-inference-providers", nil, nil, true},
 		{"litellm-proxy", nil, nil, true},
 		{"litellm-proxy", prompt, watch, false},
+		{"vllm", nil, watch, true},
+		{"vllm", prompt, watch, false},
+		{"hf-inference-providers", prompt, watch, false},
 	} {
 		members, _ := sent(t, test.service, "m", &provider.Request{Config: test.config, Progress: test.watch})
 		assert.Equal(t, test.want, members["stream"] != nil, i)

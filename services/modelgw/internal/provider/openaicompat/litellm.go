@@ -29,7 +29,7 @@ var liteLLM = Service{
 	Name: "litellm-proxy", Description: "a LiteLLM proxy",
 	KeyEnv:     []string{"LITELLM_PROXY_API_KEY", "LITELLM_API_KEY"},
 	AddressEnv: []string{"LITELLM_PROXY_BASE_URL", "LITELLM_PROXY_API_BASE", "LITELLM_BASE_URL"},
-	Streamed:   true, WholePromptLogprobs: true, JoinTexts: true, Full: fullInput, ListsDeployments: true, Arguments: liteLLMArguments,
+	Streamed:   true, JoinTexts: true, Full: fullInput, ListsDeployments: true, Arguments: liteLLMArguments,
 }
 
 // liteLLMArguments takes the argument model_info out of a model's.

@@ -483,7 +483,7 @@ func (m *model) streams(r *provider.Request) bool {
 	switch s := m.service; {
 	case m.args.Stream != nil:
 		return *m.args.Stream
-	case s.WholeLogprobs && r.Config.GetLogprobs(), s.WholePromptLogprobs && r.Config.PromptLogprobs != nil:
+	case s.WholeLogprobs && r.Config.GetLogprobs(), r.Config.GetPromptLogprobs() != 0:
 		return false
 	case s.Streamed, s.StreamedOver > 0 && r.Config.GetMaxTokens() > s.StreamedOver:
 		return true

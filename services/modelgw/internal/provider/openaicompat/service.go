@@ -54,11 +54,11 @@ type Service struct {
 	MergeTurns, MergeSystem bool
 	// Streamed streams each answer, and StreamedOver those with a larger bound of output tokens than this; by default
 	// answers are streamed that are watched. WholeLogprobs excepts those with log-probabilities, which the service's
-	// streams have in another form, and WholePromptLogprobs those with log-probabilities of the prompt, which streams
-	// lack. The model argument `stream` overrides all.
-	Streamed                           bool
-	StreamedOver                       int64
-	WholeLogprobs, WholePromptLogprobs bool
+	// streams have in another form. Answers with log-probabilities of the prompt are not streamed: streams lack these, and
+	// vLLM refuses such a request. The model argument `stream` overrides all.
+	Streamed      bool
+	StreamedOver  int64
+	WholeLogprobs bool
 	// LaxTools does not ask for strict tools, and MaxCompletionTokens is the name of the bound of output tokens of all
 	// models, in chat completions.
 	LaxTools, MaxCompletionTokens bool

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -122,9 +123,8 @@ type choice struct {
 		Own    []*float64        `json:"token_logprobs"`
 		Top    []json.RawMessage `json:"top_logprobs"`
 	} `json:"logprobs"`
-	// PromptLogprobs are those of the prompt's tokens, each an object of alternatives by token of which the first is the
-	// token itself, or null: https://docs.vllm.ai.
-	PromptLogprobs []json.RawMessage `json:"prompt_logprobs"`
+	// PromptLogprobs are those of the prompt's tokens, in vLLM's form.
+	PromptLogprobs json.RawMessage `json:"prompt_logprobs"`
 }
 
 // DecodeResponse implements dialect.Codec.
@@ -163,7 +163,7 @@ func (c *completion) Output([]*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 		m := chat.Assistant(own.Text)
 		m.Id, m.Model, m.Source = chat.NewID(), c.Model, modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
 		output.Choices = append(output.Choices, &modelv1.Choice{
-			Message: m, StopReason: chat.ProviderStopReason(own.Finish), Logprobs: own.logprobs(), PromptLogprobs: promptLogprobs(own.PromptLogprobs),
+			Message: m, StopReason: chat.ProviderStopReason(own.Finish), Logprobs: own.logprobs(), PromptLogprobs: openai.PromptLogprobs(own.PromptLogprobs),
 		})
 	}
 	chat.CompleteOutput(output)
@@ -193,53 +193,6 @@ func (c *choice) logprobs() *modelv1.Logprobs {
 		all = append(all, p)
 	}
 	return list(all)
-}
-
-// promptLogprobs are the log-probabilities of the prompt's tokens; nil if there are none.
-func promptLogprobs(raw []json.RawMessage) *modelv1.Logprobs {
-	var all []*modelv1.Logprob
-	for _, document := range raw {
-		alternatives, err := orderedjson.DecodeObject(document)
-		if err != nil {
-			continue // The first token has none.
-		}
-		var p *modelv1.Logprob
-		for id, value := range alternatives.All() {
-			token, logprob, ok := alternative(id, value)
-			switch {
-			case !ok:
-			case p == nil:
-				p = &modelv1.Logprob{Token: token, Logprob: logprob}
-			default:
-				p.TopLogprobs = append(p.TopLogprobs, &modelv1.TopLogprob{Token: token, Logprob: logprob})
-			}
-		}
-		if p != nil {
-			all = append(all, p)
-		}
-	}
-	return list(all)
-}
-
-// alternative reads a token: its text, or its id where there is none.
-func alternative(id string, value any) (token string, logprob float64, ok bool) {
-	object, isObject := value.(*orderedjson.Object)
-	if !isObject {
-		return "", 0, false
-	}
-	number, _ := object.Get("logprob")
-	n, ok := number.(json.Number)
-	if !ok {
-		return "", 0, false
-	}
-	logprob, err := n.Float64()
-	token = id
-	if text, _ := object.Get("decoded_token"); text != nil {
-		if decoded, isText := text.(string); isText {
-			token = decoded
-		}
-	}
-	return token, logprob, err == nil
 }
 
 func list(all []*modelv1.Logprob) *modelv1.Logprobs {
