@@ -192,7 +192,7 @@ func (e *Endpoints) bound(call *modelv1.GenerateConfig) {
 
 // ServeHTTP implements http.Handler.
 func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if handler, ok := e.byPath[r.URL.Path]; ok {
+	if handler, ok := e.byPath[r.URL.Path]; ok && r.URL.RawPath == "" { // An escaped slash separates nothing.
 		handler(w, r)
 		return
 	}
