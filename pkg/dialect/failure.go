@@ -93,9 +93,16 @@ func NotSupported(param, format string, arguments ...any) error {
 	return &RequestError{Cause: Unsupported, Param: param, Message: fmt.Sprintf(format, arguments...)}
 }
 
+// mostOfKind bounds how much of a value an error repeats: encoding/json names numbers whole, however long they are.
+const mostOfKind = 100
+
 // Mismatch is a value of another type than its member has.
 func Mismatch(err *json.UnmarshalTypeError) error {
-	return Invalid(err.Field, "must not be %s", aKind(err.Value))
+	kind := err.Value
+	if len(kind) > mostOfKind {
+		kind = kind[:mostOfKind] + "…"
+	}
+	return Invalid(err.Field, "must not be %s", aKind(kind))
 }
 
 // Unreadable is the error for a body that cannot be read; it names the member of the wrong type.

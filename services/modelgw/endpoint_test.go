@@ -644,12 +644,12 @@ func TestInterfacesThatAreNotSpokenAreSaidSo(t *testing.T) {
 	for path, step := range map[string]string{
 		"/v1/responses/resp_1": "/v1/responses", "/v1/completions": "/v1/chat/completions", "/v1/embeddings": "/v1/embeddings",
 		"/v1/complete": "/v1/messages", "/v1/messages/batches": "/v1/messages", "/v1/files": "/v1/files",
-		"/v1/chat/completions/": "/v1/chat/completions",
+		"/v1/chat/completions/": "/v1/chat/completions", "/v1/chat%2Fcompletions": "/v1/chat/completions",
 	} {
 		answer := g.post(t, path, `{"model":"mockllm/model"}`)
 		assert.Equal(t, http.StatusNotFound, answer.StatusCode, path)
 		message, kind, code := failure(t, answer)
-		assert.Contains(t, message, "POST "+path, path)
+		assert.Contains(t, message, "POST "+strings.ReplaceAll(path, "%2F", "/"), path)
 		assert.Contains(t, message, step, path)
 		assert.NotEqual(t, "model_not_found", code, path)
 		assert.Contains(t, []string{"invalid_request_error", "not_found_error"}, kind, path)
@@ -671,6 +671,9 @@ func TestRefusalsSayWhatIsWrongAndNoMore(t *testing.T) {
 
 	answer = g.post(t, chatPath, `{"model":"`+strings.Repeat("long", 25_000)+`",`+user+`}`)
 	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+	assert.Less(t, len(read(t, answer)), 1000)
+	answer = g.post(t, chatPath, `{"model":"mockllm/model","max_tokens":`+strings.Repeat("9", 100_000)+`,`+user+`}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
 	assert.Less(t, len(read(t, answer)), 1000)
 
 	for _, token := range []string{"", "Bearer wrong"} {

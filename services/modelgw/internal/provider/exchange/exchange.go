@@ -160,7 +160,7 @@ func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, bo
 	switch {
 	case answer.StatusCode/100 == 3:
 		return Answer{}, provider.Redirected(x.Provider)
-	case answer.StatusCode != http.StatusOK:
+	case answer.StatusCode/100 != 2:
 		return x.refused(answer, r, call)
 	case call.Stream && !transport.IsWhole(answer):
 		return x.redacted(x.stream(ctx, answer, r, call, left))
@@ -191,7 +191,7 @@ func (x *Exchange) Count(ctx context.Context, call *Call, encode func(dst []byte
 	}
 	read, err := transport.Read(answer, transport.MaxErrorBytes)
 	defer read.Release()
-	if answer.StatusCode != http.StatusOK { // If it breaks off, the received part counts.
+	if answer.StatusCode/100 != 2 { // If it breaks off, the received part counts.
 		return 0, x.Refused(answer.StatusCode, answer.Header, read.Bytes)
 	}
 	if err != nil {
@@ -279,7 +279,7 @@ func newRequest(ctx context.Context, call *Call, body *buffer.Buffer) (*http.Req
 	return transport.NewPost(ctx, call.URL, body)
 }
 
-// refused reads an answer with another status than 200. If it breaks off, the received part counts.
+// refused reads an answer whose status is that of a failure. If it breaks off, the received part counts.
 func (x *Exchange) refused(answer *http.Response, r *provider.Request, call *Call) (a Answer, err error) {
 	read, _ := transport.Read(answer, transport.MaxErrorBytes)
 	defer read.Release()
@@ -382,10 +382,10 @@ func (x *Exchange) within(said *dialect.Error) *dialect.Error {
 	return said
 }
 
-// meaning interprets an error of the API. An error with status 200 has the status that its words represent.
+// meaning interprets an error of the API. An error with the status of a success has the one that its words represent.
 func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model string) (*modelv1.ModelOutput, error) {
 	status, mayStop := answer.StatusCode, x.Quirks.StopStatuses == nil || slices.Contains(x.Quirks.StopStatuses, answer.StatusCode)
-	if status == http.StatusOK {
+	if status/100 == 2 {
 		status, mayStop = cmp.Or(said.Status, status), true
 	}
 	x.complete(said, answer.Header)
@@ -420,7 +420,7 @@ func (x *Exchange) failure(status int, header http.Header, said *dialect.Error) 
 	}
 }
 
-// Refused is the failure that an answer with another status than 200 is.
+// Refused is the failure that an answer with the status of one is.
 func (x *Exchange) Refused(status int, header http.Header, body []byte) *provider.Error {
 	said := x.Codec.DecodeError(body)
 	x.complete(said, header)

@@ -116,6 +116,8 @@ func TestWhatIsNoFailure(t *testing.T) {
 	}{
 		"a full context":                 {exchange.Quirks{}, said{400, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
 		"with a 200":                     {exchange.Quirks{StopStatuses: []int{400}}, said{200, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
+		"with another success":           {exchange.Quirks{StopStatuses: []int{400}}, said{201, document, full}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
+		"an answer with such a status":   {exchange.Quirks{}, said{201, document, `{"choices":[{"message":{"content":"fine"},"finish_reason":"stop"}]}`}, "fine", modelv1.StopReason_STOP_REASON_STOP, 0},
 		"within a stream":                {exchange.Quirks{}, said{200, events, "data: " + full + "\n\n"}, "too long", modelv1.StopReason_STOP_REASON_MODEL_LENGTH, 0},
 		"a stream that is cut off":       {exchange.Quirks{}, said{200, events, `data: {"choices":[{"delta":{"content":"hal"}}]}` + "\n\n"}, "hal", modelv1.StopReason_STOP_REASON_UNKNOWN, 1},
 		"a stream that is called a page": {exchange.Quirks{}, said{200, page, "\n" + `data: {"choices":[{"delta":{"content":"hal"}}]}` + "\n\n"}, "hal", modelv1.StopReason_STOP_REASON_UNKNOWN, 1},
