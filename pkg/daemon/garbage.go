@@ -68,7 +68,7 @@ func target(live uint64, period period) int {
 
 // period is what happened between two collections.
 type period struct {
-	// garbage is how many bytes were allocated that are no longer in use.
+	// garbage is how many bytes were freed.
 	garbage uint64
 	// share is the part of the processor time that the collector took, of all processors that the process may use.
 	share float64
@@ -77,8 +77,9 @@ type period struct {
 // usage is what the process has used up to a collection.
 type usage struct {
 	at time.Time
-	// live is how many bytes the collection left, and allocated how many were allocated up to now.
-	live, allocated uint64
+	// live is how many bytes the collection left, and freed how many were freed up to now. What is in use cannot count as
+	// garbage so, however long after the collection it is read.
+	live, freed uint64
 	// collecting is the processor time of the collector, in seconds.
 	collecting float64
 }
@@ -86,20 +87,19 @@ type usage struct {
 // since is the period from an earlier collection to this one.
 func (u usage) since(earlier usage) period {
 	available := u.at.Sub(earlier.at).Seconds() * float64(runtime.GOMAXPROCS(0))
-	garbage := int64(u.allocated-earlier.allocated) - (int64(u.live) - int64(earlier.live))
-	return period{garbage: uint64(max(garbage, 0)), share: (u.collecting - earlier.collecting) / max(available, 1e-3)}
+	return period{garbage: u.freed - earlier.freed, share: (u.collecting - earlier.collecting) / max(available, 1e-3)}
 }
 
 func readUsage() usage {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
-		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/gc/heap/frees:bytes"},
 		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"},
 		{Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"},
 		{Name: "/cpu/classes/gc/pause:cpu-seconds"},
 	}
 	metrics.Read(samples)
-	u := usage{at: time.Now(), live: samples[0].Value.Uint64(), allocated: samples[1].Value.Uint64()}
+	u := usage{at: time.Now(), live: samples[0].Value.Uint64(), freed: samples[1].Value.Uint64()}
 	for _, s := range samples[2:] {
 		u.collecting += s.Value.Float64()
 	}

@@ -37,11 +37,9 @@ func TestRoomForGarbageFollowsWhatCollectionsCost(t *testing.T) {
 	}
 	assert.Equal(t, 50, target(64<<20, period{}), "half of a large heap")
 	begin := time.Now()
-	earlier := usage{at: begin, live: 5, allocated: 10, collecting: 1}
-	for live, garbage := range map[uint64]uint64{5: 20, 9: 16, 2: 23, 40: 0} { // What a heap grows by is in use.
-		later := usage{at: begin.Add(time.Second), live: live, allocated: 30, collecting: 1 + 0.5*float64(runtime.GOMAXPROCS(0))}
-		assert.Equal(t, period{garbage: garbage, share: 0.5}, later.since(earlier))
-	}
+	earlier := usage{at: begin, live: 5, freed: 10, collecting: 1}
+	later := usage{at: begin.Add(time.Second), live: 9, freed: 30, collecting: 1 + 0.5*float64(runtime.GOMAXPROCS(0))}
+	assert.Equal(t, period{garbage: 20, share: 0.5}, later.since(earlier), "what a heap grows by is in use")
 }
 
 func TestEachCollectionIsTold(t *testing.T) {
