@@ -224,8 +224,10 @@ func (r *relay) keep(answer *http.Response) error {
 	return r.upstream.Refused(answer.StatusCode, answer.Header, text)
 }
 
-// chunks are buffers for one read.
-var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+// chunkBytes is the most that one read of an answer takes that is not kept, and chunks are buffers for such reads.
+const chunkBytes = 32 << 10
+
+var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
 // copy relays an answer as it arrives. A stream is flushed at each read; other answers are sent as the server sees fit.
 // A stream in which nothing comes is not begun, nor an answer in another form, such as a proxy's page in its place, nor
@@ -239,10 +241,20 @@ func (r *relay) copy(answer *http.Response) (err error) {
 			err = fmt.Errorf("%s: the answer ended before its end", r.upstream.Provider)
 		}
 	}()
-	chunk := chunks.Get().(*[32 << 10]byte)
-	defer chunks.Put(chunk)
+	var chunk *[chunkBytes]byte
+	defer func() {
+		if chunk != nil {
+			chunks.Put(chunk)
+		}
+	}()
 	for {
-		piece := side.room(chunk[:], answer.ContentLength)
+		piece := side.room(answer.ContentLength)
+		if piece == nil {
+			if chunk == nil {
+				chunk = chunks.Get().(*[chunkBytes]byte)
+			}
+			piece = chunk[:]
+		}
 		n, err := answer.Body.Read(piece)
 		piece = piece[:n]
 		if !r.begun && (n > 0 || err != nil) {

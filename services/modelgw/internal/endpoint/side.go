@@ -44,13 +44,13 @@ var (
 	lineEnd   = []byte("\n")
 )
 
-// room returns where to read the next piece of the answer: chunk, or the side reader's own memory, which saves a copy.
-// length is that of the answer if it is known.
-func (s *sideReader) room(chunk []byte, length int64) []byte {
-	if s.events || s.full || len(s.kept)+len(chunk) > maxSideBytes {
-		return chunk
+// room returns where to read the next piece of the answer so that it need not be copied: the side reader's own memory; nil
+// if what is read is not kept. length is that of the answer if it is known.
+func (s *sideReader) room(length int64) []byte {
+	if s.events || s.full || len(s.kept)+chunkBytes > maxSideBytes {
+		return nil
 	}
-	wanted := len(chunk)
+	wanted := chunkBytes
 	if length >= 0 { // One more, to see the end.
 		wanted = int(min(max(length+1-int64(len(s.kept)), 1), mostAhead))
 	}
