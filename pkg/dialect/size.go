@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -26,6 +28,11 @@ func OutputSize(output *modelv1.ModelOutput) int {
 		n += messageSize(c.GetMessage())
 	}
 	return n + n/8
+}
+
+// DeltaSize is how many bytes a piece of an answer says.
+func DeltaSize(d *modelv1.GenerateDelta) int {
+	return len(d.GetText()) + len(d.GetReasoning()) + len(d.GetToolCall().GetArguments()) + proto.Size(d.GetPart())
 }
 
 func messageSize(m *modelv1.ChatMessage) int {

@@ -89,6 +89,23 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	all.Wait()
 }
 
+// Streams that say more than there is room for are read one after another too, and to their ends. That what they say is
+// counted, each provider shows (providertest.Run), and that there are turns, the tests of generate.Answers.
+func TestLongStreamsTakeTurns(t *testing.T) {
+	t.Parallel()
+	piece := `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("a", 1<<20) + `"}}]}` + "\n\n"
+	long := strings.Repeat(piece, 4) + `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "text/event-stream", long)), func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxAnswersBytes = 1 })
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			answer := g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,"stream":true,`+user+`}`)
+			assert.Contains(t, read(t, answer), "message_stop")
+		})
+	}
+	all.Wait()
+}
+
 func TestAWholeAnswerIsBoundedToo(t *testing.T) {
 	t.Parallel()
 	long := `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("a", 2000) + `"},"finish_reason":"stop"}]}`

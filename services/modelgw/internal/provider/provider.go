@@ -112,8 +112,9 @@ type Request struct {
 	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also of
 	// a refusal, before the body is read. Nil: no callback.
 	OnHeaders func(status int, header http.Header)
-	// Hold is called with each number of bytes that were read of answers that are one document, and waits until there is
-	// room for them. Its error is why there will be none. Nil: there always is.
+	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for them:
+	// those that were read of an answer that is one document, and those that a stream has said. Its error is why there will
+	// be none. Nil: there always is.
 	Hold func(ctx context.Context, n int) error
 	// Record selects whether to record the exchange with the provider.
 	Record Record
@@ -174,6 +175,21 @@ func (r *Request) AnswerBound() int64 {
 		return r.MaxAnswerBytes
 	}
 	return DefaultMaxAnswerBytes
+}
+
+// HoldSaid waits until there is room for what pieces of a stream say.
+func (r *Request) HoldSaid(ctx context.Context, pieces ...*modelv1.GenerateDelta) error {
+	if r.Hold == nil {
+		return nil
+	}
+	said := 0
+	for _, piece := range pieces {
+		said += dialect.DeltaSize(piece)
+	}
+	if said == 0 {
+		return nil
+	}
+	return r.Hold(ctx, said)
 }
 
 // Origin identifies on whose behalf a call is made. It never changes an answer of a real model.

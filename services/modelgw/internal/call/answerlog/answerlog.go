@@ -14,8 +14,7 @@ import (
 	"iter"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
@@ -93,7 +92,7 @@ func (s *Stream) begin(attempt int, model string) {
 func (s *Stream) Delta(d *modelv1.GenerateDelta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size := pieceBytes + len(d.GetText()) + len(d.GetReasoning()) + len(d.GetToolCall().GetArguments()) + proto.Size(d.GetPart())
+	size := pieceBytes + dialect.DeltaSize(d)
 	if s.bytes+size > maxBytes {
 		s.bytes = maxBytes
 		return

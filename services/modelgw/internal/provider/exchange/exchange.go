@@ -354,6 +354,9 @@ func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provide
 			return a, x.unreadable(err)
 		}
 		pieces += int64(len(deltas))
+		if err := r.HoldSaid(ctx, deltas...); err != nil {
+			return a, x.broken(ctx, err)
+		}
 		if r.Stream != nil {
 			for _, delta := range deltas {
 				r.Stream(delta)

@@ -165,6 +165,9 @@ func (a *attempt) stream(ctx context.Context) (output *modelv1.ModelOutput, raw 
 		}
 		deltas := c.add(chunk)
 		pieces += int64(len(deltas))
+		if err := r.HoldSaid(ctx, deltas...); err != nil {
+			return nil, events.Document(), transport.Broken(ctx, Name, err)
+		}
 		if r.Stream != nil {
 			for _, delta := range deltas {
 				r.Stream(delta)

@@ -129,6 +129,9 @@ func (m *model) stream(ctx context.Context, r *provider.Request, a *answer, outp
 			if r.Progress != nil {
 				r.Progress()
 			}
+			if err := r.HoldSaid(ctx, delta); err != nil {
+				return err
+			}
 			if r.Stream != nil {
 				r.Stream(delta)
 			}

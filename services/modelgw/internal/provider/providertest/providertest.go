@@ -150,6 +150,11 @@ func streams(t *testing.T, h Harness) {
 	r, progress := request("q"), 0
 	var said, arguments, function string
 	r.Progress = func() { progress++ }
+	held := 0
+	r.Hold = func(_ context.Context, n int) error {
+		held += n
+		return nil
+	}
 	r.Stream = func(d *modelv1.GenerateDelta) {
 		said += d.GetText()
 		arguments += d.GetToolCall().GetArguments()
@@ -162,6 +167,7 @@ func streams(t *testing.T, h Harness) {
 	assert.Equal(t, "weather", function)
 	assert.JSONEq(t, `{"city":"Oslo"}`, arguments)
 	assert.Greater(t, progress, 1)
+	assert.GreaterOrEqual(t, held, len(text), "what a stream says is held")
 	assert.NotNil(t, response.Output.GetUsage())
 }
 
