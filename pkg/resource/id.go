@@ -31,14 +31,15 @@ func DerivedID(parts ...string) string {
 	return encode(binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]))
 }
 
-// encode writes the lowest bits of two numbers, five to a character: ten characters, then eight.
+// encode writes the lowest bits of two numbers: ten characters, then eight.
 func encode(first, second uint64) string {
-	id := make([]byte, 0, 18)
-	for shift := 45; shift >= 0; shift -= 5 {
-		id = append(id, idAlphabet[first>>shift&31])
+	return string(appendBits(appendBits(make([]byte, 0, 18), first, 10), second, 8))
+}
+
+// appendBits appends the lowest bits of a number, five to a character.
+func appendBits(id []byte, bits uint64, digits int) []byte {
+	for shift := 5 * (digits - 1); shift >= 0; shift -= 5 {
+		id = append(id, idAlphabet[bits>>shift&31])
 	}
-	for shift := 35; shift >= 0; shift -= 5 {
-		id = append(id, idAlphabet[second>>shift&31])
-	}
-	return string(id)
+	return id
 }

@@ -95,7 +95,8 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 	}
 	config := &modelv1.GenerateConfig{}
 	given := prepare.Conversation{Messages: messages, Tools: tools, Config: config, Addresses: true}
-	conversation, err := prepare.Prepare(given, n.model.CapabilitiesOf(config))
+	caps := n.model.CapabilitiesOf(config)
+	conversation, err := prepare.Prepare(given, caps)
 	if err != nil { // There are media that the provider cannot be sent.
 		n.err = provider.ErrCountsNone
 		return 0
@@ -104,8 +105,8 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		n.err = ended(n.ctx, err)
 		return 0
 	}
-	conversation.Config = provider.Fit(n.model.Provider, conversation.Config).Sent
-	conversation.Config = chat.Merge(conversation.Config, &modelv1.GenerateConfig{Timeout: new(float64(countPatience))})
+	sent := provider.FitTo(n.model.Provider, caps, conversation.Config).Sent
+	conversation.Config = chat.Merge(sent, &modelv1.GenerateConfig{Timeout: new(float64(countPatience))})
 	outcome := &generate.Outcome{}
 	response, err := n.ask(n.ctx, &generate.Call{
 		Model: n.model, Conversation: conversation, Origin: provider.Origin{Project: n.project}, Counts: true,

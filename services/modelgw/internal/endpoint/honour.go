@@ -17,7 +17,7 @@ import (
 // fit fits a request to a model, or fails.
 func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m *provider.Model) error {
 	caps := provider.CapabilitiesOf(m.Provider, a.Config)
-	if fitEffort(a.Config, slices.Concat(caps.Ignored, caps.Dropped)) {
+	if fitEffort(a.Config, caps) {
 		caps = provider.CapabilitiesOf(m.Provider, a.Config)
 	}
 	if err := e.honour(x, a, m, caps.Ignored); err != nil {
@@ -81,8 +81,10 @@ var efforts = map[string]string{"low": "low", "medium": "medium", "high": "high"
 
 // fitEffort makes Anthropic's effort an effort of reasoning, for a model that takes only that. It reports whether it
 // did. Where a model takes a number of tokens, and the client gives one, that counts.
-func fitEffort(c *modelv1.GenerateConfig, untaken []string) (changed bool) {
-	takes := func(option string) bool { return !slices.Contains(untaken, option) }
+func fitEffort(c *modelv1.GenerateConfig, caps provider.Capabilities) (changed bool) {
+	takes := func(option string) bool {
+		return !slices.Contains(caps.Ignored, option) && !slices.Contains(caps.Dropped, option)
+	}
 	word, known := efforts[c.GetEffort()]
 	if !known || takes("effort") || !takes("reasoning_effort") || c.ReasoningTokens != nil && takes("reasoning_tokens") {
 		return false
