@@ -10,12 +10,18 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 )
 
 // endCursor is the cursor of the last event.
 const endCursor = "end"
 
 func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
+	if w.key.IsZero() && !w.request.GetConfig().GetCache().GetEnabled() { // Nobody else waits for its answer.
+		return pass(ctx, emit, func(ctx context.Context, sink generate.Sink) (*modelv1.GenerateResponse, error) {
+			return do(ctx, c, w, sink, c.generated)
+		})
+	}
 	stream := &answerlog.Stream{}
 	if !w.key.IsZero() {
 		shared, release := c.streams.Open(w.key)
@@ -25,6 +31,57 @@ func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
 	return relay(ctx, emit, stream, answerlog.Place{}, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
 		return do(ctx, c, w, stream, c.generated)
 	})
+}
+
+// ahead is how many events of a call may wait for its one watcher.
+const ahead = 16
+
+// pass sends the events of a call to its one watcher as they come, and then its result. The provider's stream is not read
+// further than the watcher takes it.
+func pass(ctx context.Context, emit Emit, call func(context.Context, generate.Sink) (*modelv1.GenerateResponse, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var answer *modelv1.GenerateResponse
+	var failure error
+	events := make(watcher, ahead)
+	var helper sync.WaitGroup
+	defer helper.Wait()
+	defer cancel()
+	helper.Go(func() {
+		defer close(events)
+		answer, failure = call(ctx, events)
+	})
+	if err := send(emit, events, ""); err != nil {
+		return err
+	}
+	if failure != nil {
+		return failure
+	}
+	return emit(&modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
+}
+
+// watcher is the only one of a call. It is a generate.Sink that waits until there is room for an event.
+type watcher chan *modelv1.StreamGenerateResponse
+
+// Started implements generate.Sink.
+func (w watcher) Started(ctx context.Context, attempt int, model string) {
+	w.tell(ctx, &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Started{Started: &modelv1.GenerateStarted{Attempt: int32(attempt), Model: model}}})
+}
+
+// Delta implements generate.Sink.
+func (w watcher) Delta(ctx context.Context, d *modelv1.GenerateDelta) {
+	w.tell(ctx, &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Delta{Delta: d}})
+}
+
+// Restart implements generate.Sink.
+func (w watcher) Restart(ctx context.Context, attempt int, _ string) {
+	w.tell(ctx, &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Restart{Restart: &modelv1.GenerateRestart{Attempt: int32(attempt)}}})
+}
+
+func (w watcher) tell(ctx context.Context, event *modelv1.StreamGenerateResponse) {
+	select {
+	case w <- event:
+	case <-ctx.Done():
+	}
 }
 
 // Attach sends the events of a call with a key, from the one after a cursor; an empty cursor is the beginning. emit is

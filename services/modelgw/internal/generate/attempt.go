@@ -42,7 +42,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 			timer := cutAfter(bound, cut, "the attempt took longer than %s")
 			defer timer.Stop()
 		}
-		r := c.request(o)
+		r := c.request(ctx, o)
 		h := &answer{of: answers}
 		defer h.end()
 		r.MaxAnswerBytes, r.Hold = answers.each, h.hold
@@ -56,6 +56,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 			timer := cutAfter(idle, cut, "nothing came for %s")
 			defer timer.Stop()
 			r.Progress = func() { timer.Reset(idle) }
+			pause(r, timer, idle)
 		}
 		response, err := c.send(ctx, r)
 		if err != nil {
@@ -71,7 +72,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 
 // ride makes a batched attempt.
 func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*provider.Response, error) {
-	r := c.request(o)
+	r := c.request(ctx, o)
 	r.Stream, r.Carrier, r.MaxAnswerBytes = nil, c.Batched, maxAnswerBytes
 	before := c.Batched.Waited
 	defer func() {
@@ -99,6 +100,23 @@ func (c *Call) send(ctx context.Context, r *provider.Request) (*provider.Respons
 	return compactor.Compact(ctx, r, *c.Compact)
 }
 
+// pause keeps a timer of silence still while an attempt does not read: it waits for its watcher, or for room.
+func pause(r *provider.Request, timer *time.Timer, idle time.Duration) {
+	if pass := r.Stream; pass != nil {
+		r.Stream = func(d *modelv1.GenerateDelta) {
+			timer.Stop()
+			defer timer.Reset(idle)
+			pass(d)
+		}
+	}
+	hold := r.Hold
+	r.Hold = func(ctx context.Context, n int) error {
+		timer.Stop()
+		defer timer.Reset(idle)
+		return hold(ctx, n)
+	}
+}
+
 // cutAfter ends an attempt after a while; why is the reason, with the while in it.
 func cutAfter(d time.Duration, cut context.CancelCauseFunc, why string) *time.Timer {
 	return time.AfterFunc(d, func() { cut(fmt.Errorf("%w: "+why, provider.ErrCut, d)) })
@@ -116,7 +134,7 @@ func (c *Call) explain(ctx context.Context, err error) error {
 func (o *Outcome) number() int { return o.Earlier + o.Attempts }
 
 // request returns the provider's request, and notifies the sink that an attempt begins.
-func (c *Call) request(o *Outcome) *provider.Request {
+func (c *Call) request(ctx context.Context, o *Outcome) *provider.Request {
 	r := &provider.Request{
 		Messages:   c.Messages,
 		Tools:      c.Tools,
@@ -132,9 +150,9 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		return r
 	}
 	if o.streamed {
-		c.Sink.Restart(o.number(), c.Model.FullName())
+		c.Sink.Restart(ctx, o.number(), c.Model.FullName())
 	} else {
-		c.Sink.Started(o.number(), c.Model.FullName())
+		c.Sink.Started(ctx, o.number(), c.Model.FullName())
 	}
 	o.streamed = false
 	began := time.Now()
@@ -142,7 +160,7 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		if !o.streamed {
 			o.streamed, o.FirstPiece = true, time.Since(began)
 		}
-		c.Sink.Delta(d)
+		c.Sink.Delta(ctx, d)
 	}
 	return r
 }

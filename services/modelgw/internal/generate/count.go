@@ -16,7 +16,7 @@ func Count(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error)
 	if !ok {
 		return nil, provider.ErrCountsNone
 	}
-	tokens, err := counter.CountTokens(ctx, c.request(o))
+	tokens, err := counter.CountTokens(ctx, c.request(ctx, o))
 	if err != nil {
 		return nil, err
 	}

@@ -89,14 +89,15 @@ type Call struct {
 }
 
 // Sink follows a call. Its methods are called from one goroutine at a time, and not after the call has returned. They
-// do not wait for readers.
+// may wait for a reader until ctx, the attempt's, ends; the answer is not read meanwhile. The sink of a call that others
+// share, by a key or by the cache, does not wait.
 type Sink interface {
 	// Started is called when an attempt at a model begins, whose full name is given.
-	Started(attempt int, model string)
+	Started(ctx context.Context, attempt int, model string)
 	// Delta is a piece of the answer.
-	Delta(d *modelv1.GenerateDelta)
+	Delta(ctx context.Context, d *modelv1.GenerateDelta)
 	// Restart is called when an attempt begins that invalidates the pieces streamed before.
-	Restart(attempt int, model string)
+	Restart(ctx context.Context, attempt int, model string)
 }
 
 // Outcome is what is known of a call: its timing, and its failed attempts. It is not safe for concurrent use.

@@ -174,6 +174,81 @@ func TestAStreamThatFallsSilentIsCutAndRetried(t *testing.T) {
 	})
 }
 
+// slow is a sink whose reader takes an hour for each piece.
+type slow struct{ heard }
+
+func (s *slow) Delta(ctx context.Context, d *modelv1.GenerateDelta) {
+	time.Sleep(time.Hour)
+	s.heard.Delta(ctx, d)
+}
+
+// A stream that is not read is not silent: its watcher is slow, or there is no room for more of it.
+func TestAStreamThatWaitsIsNotSilent(t *testing.T) {
+	t.Parallel()
+	piece := &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: "x"}}
+	t.Run("for its watcher", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+				r.Stream(piece)
+				return after(4*time.Second, says("x"))(ctx, r)
+			})
+			c := g.call(&modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)})
+			c.Sink = &slow{}
+			_, err := g.generate(t.Context(), c)
+			require.NoError(t, err)
+			assert.Equal(t, 1, g.outcome(c).Attempts)
+		})
+	})
+	t.Run("for room", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig()
+			ask := generate.Attempt(0, generate.NewAnswers(provider.DefaultMaxAnswerBytes, 1))
+			holds := func(ctx context.Context, config *modelv1.GenerateConfig, then step) error {
+				g.model.Provider = &scripted{steps: []step{func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+					if err := r.Hold(ctx, 2<<20); err != nil {
+						return nil, err
+					}
+					return then(ctx, r)
+				}}}
+				model := *g.model
+				c := g.call(config)
+				c.Model = &model
+				_, err := ask(ctx, c, &generate.Outcome{})
+				return err
+			}
+			first := make(chan error, 1)
+			go func() { first <- holds(t.Context(), nil, after(time.Hour, says("x"))) }()
+			synctest.Wait()
+			require.NoError(t, holds(t.Context(), &modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)}, after(4*time.Second, says("x"))))
+			require.NoError(t, <-first)
+		})
+	})
+}
+
+// A watcher that does not read keeps no attempt beyond its time.
+func TestAnAttemptDoesNotOutlastItsTimeForItsWatcher(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+			r.Stream(&modelv1.GenerateDelta{})
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		c := g.call(&modelv1.GenerateConfig{AttemptTimeout: new(5.0), MaxRetries: new(int32(0))})
+		c.Sink = &stalled{}
+		_, err := g.generate(t.Context(), c)
+		require.ErrorContains(t, err, "the attempt took longer than 5s")
+		assert.Equal(t, 5*time.Second, g.outcome(c).Working)
+	})
+}
+
+// stalled is a sink whose reader takes no piece.
+type stalled struct{ heard }
+
+func (*stalled) Delta(ctx context.Context, _ *modelv1.GenerateDelta) { <-ctx.Done() }
+
 func TestACallEndsWithItsContextWhereverItIs(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]step{
@@ -733,9 +808,11 @@ func TestARateLimitShrinksThePoolAndACleanRoundGrowsIt(t *testing.T) {
 // heard is a sink that records its calls.
 type heard struct{ events []string }
 
-func (h *heard) Started(int, string)            { h.events = append(h.events, "started") }
-func (h *heard) Restart(int, string)            { h.events = append(h.events, "restart") }
-func (h *heard) Delta(d *modelv1.GenerateDelta) { h.events = append(h.events, d.GetText()) }
+func (h *heard) Started(context.Context, int, string) { h.events = append(h.events, "started") }
+func (h *heard) Restart(context.Context, int, string) { h.events = append(h.events, "restart") }
+func (h *heard) Delta(_ context.Context, d *modelv1.GenerateDelta) {
+	h.events = append(h.events, d.GetText())
+}
 
 func TestOnlyARetryAfterAPieceIsARestart(t *testing.T) {
 	t.Parallel()

@@ -41,4 +41,6 @@ type sealingSink struct {
 }
 
 // Delta implements Sink.
-func (s sealingSink) Delta(d *modelv1.GenerateDelta) { s.Sink.Delta(seal.MarkDelta(d, s.sealer)) }
+func (s sealingSink) Delta(ctx context.Context, d *modelv1.GenerateDelta) {
+	s.Sink.Delta(ctx, seal.MarkDelta(d, s.sealer))
+}

@@ -108,14 +108,16 @@ type leaderSink struct {
 	leader *Call
 }
 
-func (s leaderSink) Delta(d *modelv1.GenerateDelta) { s.pass(func(to Sink) { to.Delta(d) }) }
-
-func (s leaderSink) Started(attempt int, model string) {
-	s.pass(func(to Sink) { to.Started(attempt, model) })
+func (s leaderSink) Delta(ctx context.Context, d *modelv1.GenerateDelta) {
+	s.pass(func(to Sink) { to.Delta(ctx, d) })
 }
 
-func (s leaderSink) Restart(attempt int, model string) {
-	s.pass(func(to Sink) { to.Restart(attempt, model) })
+func (s leaderSink) Started(ctx context.Context, attempt int, model string) {
+	s.pass(func(to Sink) { to.Started(ctx, attempt, model) })
+}
+
+func (s leaderSink) Restart(ctx context.Context, attempt int, model string) {
+	s.pass(func(to Sink) { to.Restart(ctx, attempt, model) })
 }
 
 func (s leaderSink) pass(tell func(Sink)) {

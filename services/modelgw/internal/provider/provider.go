@@ -99,8 +99,9 @@ type Request struct {
 	Attempt int
 	// Origin identifies on whose behalf the call is made.
 	Origin Origin
-	// Stream receives the pieces of the answer as they arrive. It, Progress and Unfinished are called one at a time, while
-	// Generate runs, and should not block: the answer is not read meanwhile. Nil: no watcher.
+	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context ends:
+	// the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate runs. Nil: no
+	// watcher.
 	Stream func(*modelv1.GenerateDelta)
 	// Progress is called whenever anything arrives from the upstream API. Nil: no watcher. A provider that cannot
 	// stream never calls it.

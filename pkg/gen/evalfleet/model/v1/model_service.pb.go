@@ -1106,7 +1106,8 @@ func (x *StreamGenerateRequest) GetRequest() *GenerateRequest {
 // StreamGenerateResponse is one event of a call.
 type StreamGenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Position of this event: pass it to AttachGenerate to continue after it.
+	// Position of this event: pass it to AttachGenerate to continue after it. A call without a key
+	// cannot be attached to, and has no positions unless its answer is kept in the response cache.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// What happened.
 	//

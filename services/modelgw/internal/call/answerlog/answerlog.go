@@ -55,7 +55,7 @@ func ParsePlace(cursor string) (Place, error) {
 	return p, nil
 }
 
-// Stream is the answer of one call as it arrives. It is a generate.Sink; its other methods are safe for concurrent use.
+// Stream is the answer of one call as it arrives. It is a generate.Sink that waits for no watcher; its other methods are safe for concurrent use.
 type Stream struct {
 	mu sync.Mutex
 	// attempt is the current attempt; its offset is 0.
@@ -76,10 +76,10 @@ func (s *Stream) Execute(earlier int) {
 }
 
 // Started implements generate.Sink.
-func (s *Stream) Started(attempt int, model string) { s.begin(attempt, model) }
+func (s *Stream) Started(_ context.Context, attempt int, model string) { s.begin(attempt, model) }
 
 // Restart implements generate.Sink.
-func (s *Stream) Restart(attempt int, model string) { s.begin(attempt, model) }
+func (s *Stream) Restart(_ context.Context, attempt int, model string) { s.begin(attempt, model) }
 
 func (s *Stream) begin(attempt int, model string) {
 	s.mu.Lock()
@@ -89,7 +89,7 @@ func (s *Stream) begin(attempt int, model string) {
 }
 
 // Delta implements generate.Sink.
-func (s *Stream) Delta(d *modelv1.GenerateDelta) {
+func (s *Stream) Delta(_ context.Context, d *modelv1.GenerateDelta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := pieceBytes + dialect.DeltaSize(d)

@@ -42,11 +42,11 @@ func closed() <-chan struct{} {
 func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := &answerlog.Stream{}
-	s.Started(1, "v/m")
-	s.Delta(text("a"))
-	s.Restart(2, "v/m")
-	s.Delta(text("b"))
-	s.Delta(text("c"))
+	s.Started(context.Background(), 1, "v/m")
+	s.Delta(context.Background(), text("a"))
+	s.Restart(context.Background(), 2, "v/m")
+	s.Delta(context.Background(), text("b"))
+	s.Delta(context.Background(), text("c"))
 	for cursor, want := range map[string][]string{
 		"":      {"started 0.2.0", "b 0.2.1", "c 0.2.2"},
 		"0.1.0": {"started 0.2.0", "b 0.2.1", "c 0.2.2"},
@@ -72,9 +72,9 @@ func TestAWatcherOfALostExecutionSeesTheRestart(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, events(s, closed(), place), "it has not begun, from %q", cursor)
 	}
-	s.Started(1, "v/m")
-	s.Delta(text("a"))
-	s.Delta(text("b"))
+	s.Started(context.Background(), 1, "v/m")
+	s.Delta(context.Background(), text("a"))
+	s.Delta(context.Background(), text("b"))
 	for cursor, want := range map[string][]string{
 		"0.1.1": {"restart 1.1.0", "a 1.1.1", "b 1.1.2"},
 		"0.7.1": {"restart 1.1.0", "a 1.1.1", "b 1.1.2"},
@@ -95,9 +95,9 @@ func TestAWatcherSeesWhatComes(t *testing.T) {
 		for _, piece := range []string{"a", "b", "c"} {
 			synctest.Wait()
 			if piece == "a" {
-				s.Started(1, "v/m")
+				s.Started(context.Background(), 1, "v/m")
 			}
-			s.Delta(text(piece))
+			s.Delta(context.Background(), text(piece))
 		}
 		close(over) // the last piece came just before
 		assert.Equal(t, []string{"started 0.1.0", "a 0.1.1", "b 0.1.2", "c 0.1.3"}, <-seen)
@@ -107,12 +107,12 @@ func TestAWatcherSeesWhatComes(t *testing.T) {
 func TestAnAnswerThatIsTooLongIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := &answerlog.Stream{}
-	s.Started(1, "v/m")
+	s.Started(context.Background(), 1, "v/m")
 	big := text(string(make([]byte, 1<<20)))
 	for range 10 {
-		s.Delta(big)
+		s.Delta(context.Background(), big)
 	}
-	s.Delta(text("x"))
+	s.Delta(context.Background(), text("x"))
 	assert.Less(t, len(events(s, closed(), answerlog.Place{})), 6)
 }
 

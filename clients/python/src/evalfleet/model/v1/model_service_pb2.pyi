@@ -673,7 +673,9 @@ class StreamGenerateResponse(_message.Message):
     RAW_FIELD_NUMBER: _builtins.int
     OFFLOADED_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """Position of this event: pass it to AttachGenerate to continue after it."""
+    """Position of this event: pass it to AttachGenerate to continue after it. A call without a key
+    cannot be attached to, and has no positions unless its answer is kept in the response cache.
+    """
     @_builtins.property
     def started(self) -> Global___GenerateStarted:
         """An attempt began."""
