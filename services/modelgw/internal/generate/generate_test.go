@@ -203,19 +203,15 @@ func TestAStreamThatWaitsIsNotSilent(t *testing.T) {
 	t.Run("for room", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			g := newRig()
 			ask := generate.Attempt(0, generate.NewAnswers(provider.DefaultMaxAnswerBytes, 1))
 			holds := func(ctx context.Context, config *modelv1.GenerateConfig, then step) error {
-				g.model.Provider = &scripted{steps: []step{func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+				g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 					if err := r.Hold(ctx, 2<<20); err != nil {
 						return nil, err
 					}
 					return then(ctx, r)
-				}}}
-				model := *g.model
-				c := g.call(config)
-				c.Model = &model
-				_, err := ask(ctx, c, &generate.Outcome{})
+				})
+				_, err := ask(ctx, g.call(config), &generate.Outcome{})
 				return err
 			}
 			first := make(chan error, 1)
