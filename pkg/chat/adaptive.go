@@ -25,28 +25,32 @@ func Adaptive(c *modelv1.GenerateConfig) (*modelv1.AdaptiveConnections, error) {
 // adaptiveBounds completes unset bounds: the lowest limit is at most the highest one, and the initial one lies between
 // them. problem names a fault of the result.
 func adaptiveBounds(a *modelv1.AdaptiveConnections) (filled *modelv1.AdaptiveConnections, problem string) {
-	highest := orDefault(a.GetMax(), a != nil && a.Max != nil, defaultAdaptiveMax)
-	lowest := orDefault(a.GetMin(), a != nil && a.Min != nil, min(defaultAdaptiveMin, highest))
-	start := orDefault(a.GetStart(), a != nil && a.Start != nil, max(lowest, min(defaultAdaptiveStart, highest)))
-	cooldown := orDefault(a.GetCooldownSeconds(), a != nil && a.CooldownSeconds != nil, defaultCooldownSeconds)
-	factor := orDefault(a.GetDecreaseFactor(), a != nil && a.DecreaseFactor != nil, defaultDecreaseFactor)
-	percent := orDefault(a.GetScaleUpPercent(), a != nil && a.ScaleUpPercent != nil, defaultScaleUpPercent)
+	var b struct {
+		lowest, start, highest    int32
+		cooldown, factor, percent float64
+	}
+	b.highest = orDefault(a.GetMax(), a != nil && a.Max != nil, defaultAdaptiveMax)
+	b.lowest = orDefault(a.GetMin(), a != nil && a.Min != nil, min(defaultAdaptiveMin, b.highest))
+	b.start = orDefault(a.GetStart(), a != nil && a.Start != nil, max(b.lowest, min(defaultAdaptiveStart, b.highest)))
+	b.cooldown = orDefault(a.GetCooldownSeconds(), a != nil && a.CooldownSeconds != nil, defaultCooldownSeconds)
+	b.factor = orDefault(a.GetDecreaseFactor(), a != nil && a.DecreaseFactor != nil, defaultDecreaseFactor)
+	b.percent = orDefault(a.GetScaleUpPercent(), a != nil && a.ScaleUpPercent != nil, defaultScaleUpPercent)
 	switch {
-	case lowest < 1:
+	case b.lowest < 1:
 		problem = "min must be at least 1"
-	case highest < lowest:
+	case b.highest < b.lowest:
 		problem = "max must not be below min"
-	case start < lowest || start > highest:
+	case b.start < b.lowest || b.start > b.highest:
 		problem = "start must be from min to max"
-	case cooldown < 0:
+	case b.cooldown < 0:
 		problem = "cooldown_seconds must not be negative"
-	case factor <= 0 || factor >= 1:
+	case b.factor <= 0 || b.factor >= 1:
 		problem = "decrease_factor must be above 0 and below 1"
-	case percent <= 0 || percent > 1:
+	case b.percent <= 0 || b.percent > 1:
 		problem = "scale_up_percent must be above 0 and at most 1"
 	}
 	return &modelv1.AdaptiveConnections{
-		Min: &lowest, Start: &start, Max: &highest, CooldownSeconds: &cooldown, DecreaseFactor: &factor, ScaleUpPercent: &percent,
+		Min: &b.lowest, Start: &b.start, Max: &b.highest, CooldownSeconds: &b.cooldown, DecreaseFactor: &b.factor, ScaleUpPercent: &b.percent,
 	}, problem
 }
 

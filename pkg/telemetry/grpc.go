@@ -1,14 +1,25 @@
 package telemetry
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 )
 
-// CallMetrics counts and times calls of a server.
+// CallMetrics counts and times calls of a server. It is safe for concurrent use.
 type CallMetrics struct {
 	service  string
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
+
+	methods sync.Map // *methodSeries by the method's name
+}
+
+// methodSeries are the series that nearly every call of a method needs: to look for them takes longer than to count.
+type methodSeries struct {
+	inFlight prometheus.Gauge
+	ok       func() prometheus.Observer // begins with the first success
 }
 
 // NewCallMetrics registers the metrics of calls with r; nil registers nowhere.
@@ -38,10 +49,25 @@ func (m *CallMetrics) Of(service string) *CallMetrics {
 
 // Begin counts a call; the returned function takes its end: seconds and code.
 func (m *CallMetrics) Begin(method string) func(seconds float64, code string) {
-	g := m.inFlight.WithLabelValues(m.service, method)
-	g.Inc()
+	of := m.of(method)
+	of.inFlight.Inc()
 	return func(seconds float64, code string) {
-		g.Dec()
+		of.inFlight.Dec()
+		if code == codes.OK.String() {
+			of.ok().Observe(seconds)
+			return
+		}
 		m.duration.WithLabelValues(m.service, method, code).Observe(seconds)
 	}
+}
+
+func (m *CallMetrics) of(method string) *methodSeries {
+	if known, ok := m.methods.Load(method); ok {
+		return known.(*methodSeries)
+	}
+	known, _ := m.methods.LoadOrStore(method, &methodSeries{
+		inFlight: m.inFlight.WithLabelValues(m.service, method),
+		ok:       sync.OnceValue(func() prometheus.Observer { return m.duration.WithLabelValues(m.service, method, codes.OK.String()) }),
+	})
+	return known.(*methodSeries)
 }

@@ -183,11 +183,6 @@ const maxShownPath = 200
 func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/", auth.Guard(deps.Auth, traced(paced(api, cfg.WriteTimeout), deps.Traces)))
-	if vendor != nil {
-		for _, path := range dialect.Paths {
-			mux.Handle(path, vendor)
-		}
-	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, rpcerr.RouteNotFound(r.Method, headtail.Cut(r.URL.Path, maxShownPath)))
 	})
@@ -196,7 +191,16 @@ func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	if deps.Gatherer != nil {
 		mux.Handle("GET /metrics", auth.Guard(deps.Auth, telemetry.Page(deps.Gatherer)))
 	}
-	return mux
+	if vendor == nil {
+		return mux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dialect.Serves(r.URL.Path) { // Vendors' clients pass one router, their own.
+			vendor.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // paced cuts off answers of next that a client leaves unread for longer than within; zero means no bound.
