@@ -24,7 +24,7 @@ from evalfleet import (
     exceptions,
     workers,
 )
-from evalfleet.schema import describe
+from evalfleet.schema import describe, of_type
 
 MODEL = "mockllm/model"
 
@@ -359,6 +359,20 @@ def test_schemas_come_from_signatures_and_docstrings() -> None:
         "d": {"anyOf": [{"type": "object", "additionalProperties": {"type": "boolean"}}, {"type": "null"}]},
         "e": {"type": "boolean", "default": True},
     }
+
+
+@pytest.mark.parametrize(
+    ("hint", "schema"),
+    [
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal[1, "a", None], {"enum": [1, "a", None]}),
+        (Literal[None], {"type": "null", "enum": [None]}),
+        (list, {"type": "array", "items": {}}),
+        (dict, {"type": "object", "additionalProperties": {}}),
+    ],
+)
+def test_the_schema_of_a_type(hint: Any, schema: dict[str, Any]) -> None:
+    assert of_type(hint) == schema
 
 
 @pytest.mark.parametrize("function", [lambda *names: "", lambda **names: ""])

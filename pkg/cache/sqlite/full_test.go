@@ -1,8 +1,4 @@
-//go:build !race
-
 package sqlite_test
-
-// Without the race detector: with it, pointers into SQLite's own tables are refused, which a disk of tests needs.
 
 import (
 	"testing"

@@ -67,7 +67,7 @@ func TestReportsThatCannotBeReadOrWritten(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var cases []corpus.Case
-	for theme, ids := range map[string]string{"tools/bash": "a b c d e f", "tools/memory": "x y", "core/limits": "a"} {
+	for theme, ids := range map[string]string{"tools/bash": "a b c d e f", "tools/memory": "x y", "core/limits": "a", "core/paths": "a b"} {
 		for _, id := range strings.Fields(ids) {
 			cases = append(cases, corpus.Case{File: theme + ".json", Theme: theme, ID: id})
 		}
@@ -75,6 +75,11 @@ func TestTable(t *testing.T) {
 	record := func(id string, result outcome.Result, kind known.Kind) outcome.Record {
 		return outcome.Record{Theme: "another name", File: "tools/bash.json", ID: id, Result: result, Kind: kind, Detail: "first line\nsecond line"}
 	}
+	differences := t.TempDir()
+	entries := "- {theme: core/paths, id: a, kind: design, reason: so, run: false}\n- {theme: tools/memory, kind: design, reason: so}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(differences, "core.yaml"), []byte(entries), 0o600))
+	list, err := known.Load(differences)
+	require.NoError(t, err)
 	table := outcome.NewTable(cases, []outcome.Record{
 		record("a", outcome.Passed, ""),
 		record("b", outcome.Known, known.Later),
@@ -87,19 +92,20 @@ func TestTable(t *testing.T) {
 		record("gone", outcome.Passed, ""),
 		{Theme: "core/limits", File: "core/limits.json", ID: "a", Result: outcome.Passed},
 		{Theme: "core/gone", File: "core/gone.json", ID: "z", Result: outcome.Failed, Detail: "why"},
-	})
+	}, list)
 	var text strings.Builder
 	require.NoError(t, table.Write(&text))
 	assert.Equal(t, strings.TrimPrefix(`
   passed  later  by design  failed  no driver  total  theme
        ·      ·          ·       1          ·      1  core/gone
        1      ·          ·       ·          ·      1  core/limits
+       ·      ·          1       ·          1      2  core/paths
        2      1          1       2          ·      6  tools/bash
        ·      ·          ·       ·          2      2  tools/memory
 
-       1      ·          ·       1          ·      2  core
+       1      ·          1       1          1      4  core
        2      1          1       2          2      8  tools
-       3      1          1       3          2     10  all
+       3      1          2       3          3     12  all
 
 failed:
   core/gone: z

@@ -40,16 +40,16 @@ func (r *row) add(record Record) {
 	}
 }
 
-// NewTable counts the cases by their records. A case without a record has no driver; of several records of one case the
-// gravest counts. Records of cases that are not in the folder are ignored, except failed ones.
-func NewTable(cases []corpus.Case, records []Record) *Table {
+// NewTable counts the cases by their records. A case without a record has no driver, unless an entry of the list says that
+// it is not to be run; the list may be nil. Of several records of one case the gravest counts. Records of cases that are not in the folder are ignored, except failed ones.
+func NewTable(cases []corpus.Case, records []Record, list *known.List) *Table {
 	gravest := gravest(records)
 	table := &Table{rows: map[string]*row{}}
 	for _, c := range cases {
 		k := caseKey{c.File, c.ID}
 		record, ok := gravest[k]
 		if !ok {
-			record = Record{File: c.File, ID: c.ID, Result: NoDriver}
+			record = unrecorded(c, list)
 		}
 		delete(gravest, k)
 		record.Theme = c.Theme
@@ -64,6 +64,18 @@ func NewTable(cases []corpus.Case, records []Record) *Table {
 		return cmp.Or(strings.Compare(a.Theme, b.Theme), strings.Compare(a.ID, b.ID))
 	})
 	return table
+}
+
+// unrecorded is the record of a case that nothing has loaded.
+func unrecorded(c corpus.Case, list *known.List) Record {
+	record := Record{File: c.File, ID: c.ID, Result: NoDriver}
+	if list == nil {
+		return record
+	}
+	if entry := list.Find(c); entry != nil && !entry.Runs() {
+		record.Result, record.Kind, record.Reason = Known, entry.Kind, entry.Reason
+	}
+	return record
 }
 
 // caseKey names a case.

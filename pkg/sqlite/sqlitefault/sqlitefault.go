@@ -43,16 +43,16 @@ func New() *Disk {
 	registry.Lock()
 	defer registry.Unlock()
 	d := &Disk{name: fmt.Sprintf("fault%d", len(registry.systems))}
-	system := new(sqlite3.Tsqlite3_vfs)
-	*system = *at[sqlite3.Tsqlite3_vfs](usual)
+	p := copied(tls, at[sqlite3.Tsqlite3_vfs](usual))
+	system := at[sqlite3.Tsqlite3_vfs](p)
 	name, err := libc.CString(d.name)
 	if err != nil {
 		panic(err) // no memory
 	}
 	system.FzName, system.FpNext = name, 0
 	system.FxOpen = pointer(open)
-	registry.systems[uintptr(unsafe.Pointer(system))] = &mounted{disk: d, system: system, usual: usual}
-	if code := sqlite3.Xsqlite3_vfs_register(tls, uintptr(unsafe.Pointer(system)), 0); code != sqlite3.SQLITE_OK {
+	registry.systems[p] = mounted{disk: d, usual: usual}
+	if code := sqlite3.Xsqlite3_vfs_register(tls, p, 0); code != sqlite3.SQLITE_OK {
 		panic(fmt.Sprintf("sqlitefault: register: %d", code))
 	}
 	return d
@@ -78,12 +78,10 @@ func (d *Disk) is(faults ...Fault) bool {
 	return false
 }
 
-// mounted is a disk in SQLite's form. The registry protects it from the collector, since SQLite holds no pointer that
-// the collector sees.
+// mounted is a disk and the file system below it.
 type mounted struct {
-	disk   *Disk
-	system *sqlite3.Tsqlite3_vfs
-	usual  uintptr
+	disk  *Disk
+	usual uintptr
 }
 
 // opened is a file with the methods that it had before.
@@ -94,10 +92,10 @@ type opened struct {
 
 var registry = struct {
 	sync.Mutex
-	systems map[uintptr]*mounted
-	methods map[uintptr]*sqlite3.Tsqlite3_io_methods // of failing files, by those of the usual ones
+	systems map[uintptr]mounted
+	methods map[uintptr]uintptr // of failing files, by those of the usual ones
 	files   map[uintptr]opened
-}{systems: map[uintptr]*mounted{}, methods: map[uintptr]*sqlite3.Tsqlite3_io_methods{}, files: map[uintptr]opened{}}
+}{systems: map[uintptr]mounted{}, methods: map[uintptr]uintptr{}, files: map[uintptr]opened{}}
 
 func file(p uintptr) opened {
 	registry.Lock()
@@ -118,15 +116,15 @@ func open(tls *libc.TLS, system, name, p uintptr, flags int32, out uintptr) int3
 	registry.Lock()
 	defer registry.Unlock()
 	before := at[sqlite3.Tsqlite3_io_methods](f.FpMethods)
-	failing := registry.methods[f.FpMethods]
-	if failing == nil {
-		failing = new(sqlite3.Tsqlite3_io_methods)
-		*failing = *before
+	methods, made := registry.methods[f.FpMethods]
+	if !made {
+		methods = copied(tls, before)
+		registry.methods[f.FpMethods] = methods
+		failing := at[sqlite3.Tsqlite3_io_methods](methods)
 		failing.FxClose, failing.FxRead, failing.FxWrite, failing.FxSync = pointer(closeFile), pointer(read), pointer(write), pointer(syncFile)
-		registry.methods[f.FpMethods] = failing
 	}
 	registry.files[p] = opened{disk: m.disk, usual: before}
-	f.FpMethods = uintptr(unsafe.Pointer(failing))
+	f.FpMethods = methods
 	return code
 }
 
@@ -165,7 +163,18 @@ func syncFile(tls *libc.TLS, p uintptr, flags int32) int32 {
 	return function[func(*libc.TLS, uintptr, int32) int32](f.usual.FxSync)(tls, p, flags)
 }
 
-// at returns the value at an address that SQLite passed, which is outside Go's memory, or is kept by the registry.
+// copied is the address of a copy in SQLite's memory, which lasts as long as the process. The collector does not see
+// what SQLite has of Go's memory, and the race detector refuses it.
+func copied[T any](tls *libc.TLS, value *T) uintptr {
+	p := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(*value)))
+	if p == 0 {
+		panic("sqlitefault: no memory")
+	}
+	*at[T](p) = *value
+	return p
+}
+
+// at returns the value at an address of SQLite's memory.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
 // pointer is a function in the form of SQLite's translation to Go: the word that a func value is. It is only for

@@ -51,13 +51,14 @@ def of_type(hint: Any) -> dict[str, Any]:
     if hint is type(None):
         return {"type": "null"}
     if origin is Literal:
-        return {"enum": list(arguments)}
+        kinds = {type(argument) for argument in arguments}
+        return {**(of_type(kinds.pop()) if len(kinds) == 1 else {}), "enum": list(arguments)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [of_type(argument) for argument in arguments]}
     if hint is list or origin in (list, Sequence):
-        return {"type": "array", **({"items": of_type(arguments[0])} if arguments else {})}
+        return {"type": "array", "items": of_type(arguments[0]) if arguments else {}}
     if hint is dict or origin in (dict, Mapping):
-        return {"type": "object", **({"additionalProperties": of_type(arguments[1])} if arguments else {})}
+        return {"type": "object", "additionalProperties": of_type(arguments[1]) if arguments else {}}
     raise TypeError(f"no schema is known for {hint!r}; pass `parameters`, a JSON Schema, in place of it")
 
 

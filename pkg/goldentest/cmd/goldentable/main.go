@@ -48,7 +48,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "goldentable:", err)
 		return 2
 	}
-	table := outcome.NewTable(cases, records)
+	var list *known.List
+	if *differences != "" {
+		if list, err = known.Load(*differences); err != nil {
+			fmt.Fprintln(stderr, "goldentable:", err)
+			return 2
+		}
+	}
+	table := outcome.NewTable(cases, records, list)
 	if err := table.Write(stdout); err != nil {
 		fmt.Fprintln(stderr, "goldentable:", err)
 		return 2
@@ -57,12 +64,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "\nnot read as cases:\n%v\n", faults)
 	}
 	var stale []string
-	if *differences != "" {
-		list, err := known.Load(*differences)
-		if err != nil {
-			fmt.Fprintln(stderr, "goldentable:", err)
-			return 2
-		}
+	if list != nil {
 		stale = outcome.Stale(list, cases, records)
 	}
 	if len(stale) > 0 {

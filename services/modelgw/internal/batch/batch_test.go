@@ -214,9 +214,10 @@ type fleet struct {
 	store   batch.Store
 	model   *provider.Model
 	setting *modelv1.BatchSetting
-	alive   map[string]bool
-	mu      sync.Mutex
-	notes   map[note]int // calls that processes show to wait
+
+	mu    sync.Mutex
+	alive map[string]bool
+	notes map[note]int // calls that processes show to wait
 }
 
 // note is a call that a process shows to wait.
@@ -235,12 +236,23 @@ func newFleet(t *testing.T) *fleet {
 
 var ref = provider.Ref{Project: "p", Model: "v/m"}
 
+// live sets whether a process is taken for alive.
+func (f *fleet) live(owner string, alive bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alive[owner] = alive
+}
+
 // start runs a process. The returned function ends it as a crash does.
 func (f *fleet) start(owner string) (*batch.Batcher, func()) {
-	f.alive[owner] = true
+	f.live(owner, true)
 	b := batch.New(batch.Deps{
 		Store: f.store, Owner: owner, Logger: slog.New(slog.DiscardHandler),
-		Alive: func(_ context.Context, owner string) (bool, error) { return f.alive[owner], nil },
+		Alive: func(_ context.Context, owner string) (bool, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.alive[owner], nil
+		},
 		Open: func(asked provider.Ref) (*provider.Model, error) {
 			assert.Equal(f.t, ref, asked)
 			return f.model, nil
@@ -263,7 +275,7 @@ func (f *fleet) start(owner string) (*batch.Batcher, func()) {
 	return b, func() {
 		cancel()
 		<-ended
-		f.alive[owner] = false
+		f.live(owner, false)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		maps.DeleteFunc(f.notes, func(n note, _ int) bool { return n.owner == owner })
@@ -713,7 +725,7 @@ func TestAProcessThatWasTakenForDeadLeadsNoMore(t *testing.T) {
 		f.carryAll(one, 3, deferred)
 		time.Sleep(2 * time.Second)
 		_, crash := f.start("two")
-		f.alive["one"] = false
+		f.live("one", false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		f.vendor.do(func() { f.vendor.polls = 0 })
@@ -721,7 +733,7 @@ func TestAProcessThatWasTakenForDeadLeadsNoMore(t *testing.T) {
 		synctest.Wait()
 		f.vendor.do(func() { assert.LessOrEqual(t, f.vendor.polls, 11, "one of them asks once a second") })
 
-		f.alive["one"] = true
+		f.live("one", true)
 		crash()
 		f.vendor.do(func() { f.vendor.hold = false })
 		for i, got := range f.carryAll(one, 3) {

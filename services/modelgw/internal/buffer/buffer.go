@@ -189,6 +189,10 @@ func (r *reader) WriteAfter(head []byte, w io.Writer) error {
 	r.buffer.users.Add(1)
 	r.mu.Unlock()
 	defer r.buffer.Release()
+	if !gathers {
+		_, err := w.Write(slices.Concat(parts...))
+		return err
+	}
 	_, err := parts.WriteTo(w)
 	return err
 }
