@@ -124,6 +124,11 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {
 		given.Config, withheld = ofAnother(chat.Merge(given.Config))
 	}
+	if addresses && model.FullName() != r.GetModel() { // An endpoint has chosen the effort for the requested model.
+		var unsent []provider.Unsent
+		given.Config, unsent = leastEffort(given.Config, model.CapabilitiesOf(given.Config))
+		withheld = append(withheld, unsent...)
+	}
 	caps := model.CapabilitiesOf(given.Config)
 	conversation, err := prepare.Prepare(given, caps)
 	if err != nil {

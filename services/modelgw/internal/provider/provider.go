@@ -230,6 +230,9 @@ type Capabilities struct {
 	MaxTokens int64
 	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil adds nothing.
 	ReasoningHeadroom *ReasoningHeadroom
+	// LeastEffort is the reasoning_effort with which the model reasons least: `none`, or a word of a model that cannot be
+	// kept from it. Empty: it is not known, or the API takes none.
+	LeastEffort string
 	// ToolsRequired keeps tools in the request when none may be called, since the conversation holds calls.
 	ToolsRequired bool
 	// MergeUser, MergeAssistant and MergeSystem make the gateway merge consecutive messages of the role.

@@ -42,6 +42,7 @@ func (m *model) Capabilities() provider.Capabilities { return m.CapabilitiesOf(n
 func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey: m.name.id,
+		LeastEffort:   m.traits().leastEffort,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.traits().takesReasoning,
 		},
@@ -82,6 +83,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 // traits are what the model's name says. No configuration changes them.
 type traits struct {
 	reasons, takesReasoning bool
+	leastEffort             string
 	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks are
 	// those that other models take.
 	ignored, dropped, lacks []string
@@ -89,7 +91,8 @@ type traits struct {
 
 func (m *model) traitsOf() traits {
 	t := traits{
-		reasons: m.name.reasons(), takesReasoning: m.name.takesReasoning(), ignored: slices.Clone(chatapi.Ignored), dropped: slices.Clone(chatapi.Dropped),
+		reasons: m.name.reasons(), takesReasoning: m.name.takesReasoning(), leastEffort: m.name.leastEffort(),
+		ignored: slices.Clone(chatapi.Ignored), dropped: slices.Clone(chatapi.Dropped),
 	}
 	if t.reasons {
 		t.ignored, t.lacks = append(t.ignored, "temperature"), append(t.lacks, "temperature")

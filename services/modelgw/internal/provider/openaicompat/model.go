@@ -189,6 +189,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey:  pool,
 		MaxTokens:      m.service.MaxTokens,
+		LeastEffort:    m.differs.LeastEffort,
 		MergeUser:      m.service.MergeTurns || m.service.MergeUser,
 		MergeAssistant: m.service.MergeTurns,
 		MergeSystem:    m.service.MergeSystem,
