@@ -42,7 +42,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 			timer := cutAfter(bound, cut, "the attempt took longer than %s")
 			defer timer.Stop()
 		}
-		r := c.request(o)
+		r, restore := c.Model.WithToolNames(c.request(o))
 		h := &answer{of: answers}
 		defer h.end()
 		r.MaxAnswerBytes, r.Hold = answers.each, h.hold
@@ -61,6 +61,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
+		restore(response.Output)
 		response.BrokenOff, o.BrokenOff = brokenOff, brokenOff
 		if response.Output.Time == nil {
 			response.Output.Time = provider.Clock(start)
@@ -71,7 +72,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 
 // ride makes a batched attempt.
 func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*provider.Response, error) {
-	r := c.request(o)
+	r, restore := c.Model.WithToolNames(c.request(o))
 	r.Stream, r.Carrier, r.MaxAnswerBytes = nil, c.Batched, maxAnswerBytes
 	before := c.Batched.Waited
 	defer func() {
@@ -83,6 +84,7 @@ func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*pro
 	if err != nil {
 		return nil, err
 	}
+	restore(response.Output)
 	response.Output.Time = nil // How long the model took is not known.
 	return response, nil
 }
