@@ -61,3 +61,26 @@ func TestNamesThatGoogleRefusesAreOthers(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(asked, `"name":"`+long[:55]+`_`), "a tool, a call and its result: %s", asked)
 	assert.NotContains(t, asked, long)
 }
+
+// The name of a function is that of the call before a result, or the one that the client gives with the result. Without
+// both Google would refuse the request.
+func TestAResultWithoutItsCallNeedsANameAtGoogle(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, answers)
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL })
+	const chatRequest = `{"model":"google/gemini-2.5-flash","messages":[{"role":"system","content":"s"},{"role":"user","content":"add"},{"role":"tool","tool_call_id":"zz","content":"1"`
+	answer := g.post(t, chatPath, chatRequest+`,"name":"add"}]}`)
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	assert.Contains(t, string(<-v.body), `"functionResponse":{"id":"zz","name":"add",`)
+	for path, body := range map[string]string{
+		chatPath:      chatRequest + `}]}`,
+		responsesPath: `{"model":"google/gemini-2.5-flash","instructions":"s","input":[{"role":"user","content":"add"},{"type":"function_call_output","call_id":"zz","output":"1"}]}`,
+	} {
+		answer := g.post(t, path, body)
+		assert.Equal(t, http.StatusBadRequest, answer.StatusCode, path)
+		message, kind, _ := failure(t, answer)
+		assert.Contains(t, message, `the result in message 2 of the call "zz", which is not in the conversation`, path)
+		assert.Equal(t, "invalid_request_error", kind)
+		assert.Empty(t, v.body, path)
+	}
+}
