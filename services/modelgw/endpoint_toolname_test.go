@@ -50,7 +50,9 @@ func TestNamesThatGoogleRefusesAreOthers(t *testing.T) {
 	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
 		says(http.StatusOK, "application/json", `{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"_9","args":{}}}]},"finishReason":"STOP"}]}`)(w, r)
 	})
-	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL })
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL
+	})
 	answer := g.post(t, messagesPath, `{"model":"google/gemini-2.5-flash","max_tokens":100,"messages":[{"role":"user","content":"q"},
 		{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"`+long+`","input":{}}]},
 		{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"r"}]}],
@@ -67,7 +69,9 @@ func TestNamesThatGoogleRefusesAreOthers(t *testing.T) {
 func TestAResultWithoutItsCallNeedsANameAtGoogle(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, answers)
-	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL })
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL
+	})
 	const chatRequest = `{"model":"google/gemini-2.5-flash","messages":[{"role":"system","content":"s"},{"role":"user","content":"add"},{"role":"tool","tool_call_id":"zz","content":"1"`
 	answer := g.post(t, chatPath, chatRequest+`,"name":"add"}]}`)
 	require.Equal(t, http.StatusOK, answer.StatusCode)

@@ -138,8 +138,9 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	conversation.Config = fitted.Sent
 	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, fitted.Unsent...), changed: fitted.Changed, call: generate.Call{
 		Model: model, Args: ref.Args, Conversation: conversation, Sealer: caps.Sealer,
-		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
-		Record: recordOf(r),
+		InputWindow: c.deps.Settings.Get().Data.InputWindow(model.FullName()),
+		Origin:      provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
+		Record:      recordOf(r),
 	}}
 	if left > 0 {
 		w.call.Patience = generate.PatienceBefore

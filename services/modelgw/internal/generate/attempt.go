@@ -129,6 +129,8 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		Record:     c.Record,
 		Tokens:     c.Tokens,
 		OnHeaders:  o.OnHeaders,
+
+		InputWindow: c.InputWindow,
 	}
 	if c.Sink == nil {
 		return r

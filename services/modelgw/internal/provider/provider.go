@@ -123,6 +123,8 @@ type Request struct {
 	// MaxAnswerBytes bounds how much of the upstream API's answer is read, in bytes as received. A larger answer is a
 	// failure, and is not read further.
 	MaxAnswerBytes int64
+	// InputWindow is how many tokens of input the model takes, as the operator has set it. Zero: it is not set.
+	InputWindow int64
 	// Carrier transports the requests of the attempt that ask for the answer. Nil: they have connections of their own.
 	Carrier Carrier
 }
