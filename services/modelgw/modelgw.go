@@ -28,6 +28,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/webfetch"
@@ -223,7 +224,7 @@ func (c *Config) budgetFault(scope string) error {
 	if err := budget.CheckScope(scope); err != nil {
 		return fmt.Errorf("budgets: %w", err)
 	}
-	if known := c.accountScopes(); strings.HasPrefix(scope, "accounts/") && !slices.Contains(known, scope) {
+	if known := c.accountScopes(); strings.HasPrefix(scope, resource.AccountPrefix) && !slices.Contains(known, scope) {
 		return fmt.Errorf("budgets.%s: no such account is configured; known are %s", scope, strings.Join(known, ", "))
 	}
 	if key, err := budget.Bounds(c.Budgets[scope]).Check(); err != nil {

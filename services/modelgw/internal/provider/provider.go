@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -370,7 +371,7 @@ func (s Spec) Arguments(into any) error {
 			names := memberNames(into)
 			err = fmt.Errorf("unknown argument %s; %s%s", name, suggest.Question(strings.Trim(name, `"`), names), suggest.Known(names))
 		} else if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
-			err = fmt.Errorf("%s must be %s, not a JSON %s", mismatch.Field, kindOf(mismatch.Type), mismatch.Value)
+			err = fmt.Errorf("%s must be %s, not a JSON %s", mismatch.Field, config.KindOf(mismatch.Type), mismatch.Value)
 		}
 		return InvalidArguments(err)
 	}
@@ -378,22 +379,6 @@ func (s Spec) Arguments(into any) error {
 		return InvalidArguments(errors.New("it is one JSON object, and more follows"))
 	}
 	return nil
-}
-
-// kindOf says what a value of a type is in JSON.
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.String:
-		return "a text"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Map, reflect.Struct:
-		return "an object"
-	default:
-		return "a number"
-	}
 }
 
 // memberNames are the names of the members of the JSON object that a struct is, given by a pointer to it.
