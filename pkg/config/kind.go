@@ -108,7 +108,7 @@ func KindOf(t reflect.Type) string {
 	case readsItself(t):
 		return textKind
 	}
-	switch t.Kind() { //nolint:exhaustive // Others are texts, or in no document.
+	switch t.Kind() { // Others are texts, or in no document.
 	case reflect.Struct, reflect.Map:
 		return mapKind
 	case reflect.Slice:

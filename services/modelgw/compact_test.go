@@ -200,8 +200,8 @@ func TestAPrefixIsCounted(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, unknownPrefix), "%v", err)
 }
 
-// A conversation that Claude compacted before is compacted again when the window is almost full that the operator has set
-// for the model, for itself or by the model of which it is a kind.
+// A conversation that Claude compacted before is compacted again when the window is almost full that the operator has
+// set for the model, for itself or by the model of which it is a kind.
 func TestTheConfiguredWindowIsThatOfACompaction(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"msg_1","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`))

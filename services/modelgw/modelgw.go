@@ -83,9 +83,9 @@ type Config struct {
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
 	// no bound, since they are not stored. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
-	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each: of a stream
-	// what it says, of another answer all. An answer beyond it is not read on until others have ended; the oldest always
-	// is. Default eight times MaxAnswerBytes.
+	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each: of a
+	// stream what it says, of another answer all. An answer beyond it is not read on until others have ended; the oldest
+	// always is. Default eight times MaxAnswerBytes.
 	MaxAnswersBytes int64 `yaml:"max_answers_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWERS_BYTES"`
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A graceful
 	// stop does not count. A call that is lost more often has no known outcome, and its run waits for a decision. At

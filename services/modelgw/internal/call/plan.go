@@ -50,7 +50,8 @@ type work struct {
 	missing   error
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
 	unsent []provider.Unsent
-	// changed are options of the request that the provider is sent with other values, as the call's configuration has them.
+	// changed are options of the request that the provider is sent with other values, as the call's configuration has
+	// them.
 	changed []*modelv1.ChangedOption
 }
 

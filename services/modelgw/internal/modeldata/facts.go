@@ -103,8 +103,8 @@ func (d *Data) Describe(model string) (m Model, configured map[string]bool, know
 	return m, configured, true
 }
 
-// InputWindow is how many tokens of input a model takes as an operator has set it, for itself or by its family; 0 if none
-// has.
+// InputWindow is how many tokens of input a model takes as an operator has set it, for itself or by its family; 0 if
+// none has.
 func (d *Data) InputWindow(model string) int64 {
 	if d == nil || d.own[model].Context == 0 && d.own[model].Input == 0 && d.own[model].Family == "" {
 		return 0

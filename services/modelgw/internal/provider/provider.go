@@ -113,9 +113,9 @@ type Request struct {
 	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also of
 	// a refusal, before the body is read. Nil: no callback.
 	OnHeaders func(status int, header http.Header)
-	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for them:
-	// those that were read of an answer that is one document, and those that a stream has said. Its error is why there will
-	// be none. Nil: there always is.
+	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for
+	// them: those that were read of an answer that is one document, and those that a stream has said. Its error is why
+	// there will be none. Nil: there always is.
 	Hold func(ctx context.Context, n int) error
 	// Record selects whether to record the exchange with the provider.
 	Record Record

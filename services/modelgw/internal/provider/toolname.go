@@ -15,7 +15,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// toolNames are the names of tools that a format has: of ASCII letters, digits, `_` and `-`. The zero value is any name.
+// toolNames are the names of tools that a format has: of ASCII letters, digits, `_` and `-`. The zero value is any
+// name.
 type toolNames struct {
 	// most is how many bytes a name has at most, and more are further characters in it.
 	most int
@@ -35,8 +36,8 @@ var namesOf = map[string]toolNames{
 }
 
 // WithToolNames returns a request whose tools have names that the model's format has, and a function that restores the
-// given names in the output, as is done in its stream. A name depends on the given one, and on the others of the request
-// where two would be the same.
+// given names in the output, as is done in its stream. A name depends on the given one, and on the others of the
+// request where two would be the same.
 func (m *Model) WithToolNames(r *Request) (*Request, func(*modelv1.ModelOutput)) {
 	n := namesOf[m.Kind.Dialect]
 	taken, unfit := map[string]bool{}, []string(nil)

@@ -61,7 +61,8 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	}
 	caps.Sealer = m.sealer
 	caps.Fetches.Documents = m.atVendor
-	caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
+	caps.Ignored, caps.Dropped = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped)
+	caps.ExtraBody = append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
 	caps.Features.ToolResultImages, caps.Features.Compaction = true, true
 	caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 	if !m.name.samples(c) {
@@ -84,8 +85,8 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 type traits struct {
 	reasons, takesReasoning bool
 	leastEffort             string
-	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks are
-	// those that other models take.
+	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks
+	// are those that other models take.
 	ignored, dropped, lacks []string
 }
 
