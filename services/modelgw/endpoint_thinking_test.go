@@ -26,6 +26,7 @@ func thinkers(v *vendor) setup {
 	}
 }
 
+// answers answers in the format of the path.
 func answers(w http.ResponseWriter, r *http.Request) {
 	body := whole
 	if strings.Contains(r.URL.Path, ":generateContent") {
