@@ -25,7 +25,7 @@ func wrongKinds(n *yaml.Node, t reflect.Type, path string) error {
 		n = n.Alias
 	}
 	var faults []error
-	wanted := kindOf(t)
+	wanted := KindOf(t)
 	switch {
 	case n.ShortTag() == "!!null" || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()):
 	case wanted != mapKind && wanted != listKind:
@@ -98,8 +98,8 @@ func fractional(n *yaml.Node) bool {
 	return n.ShortTag() == "!!float" && n.Decode(&number) == nil && number != math.Trunc(number)
 }
 
-// kindOf is what a value of t is in a file.
-func kindOf(t reflect.Type) string {
+// KindOf is what a value of t is in a file or another document, for people, such as `a text`.
+func KindOf(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return durationKind
@@ -108,16 +108,16 @@ func kindOf(t reflect.Type) string {
 	case readsItself(t):
 		return textKind
 	}
-	switch t.Kind() { // Others are texts, or in no configuration.
+	switch t.Kind() { // Others are texts, or in no document.
 	case reflect.Struct, reflect.Map:
 		return mapKind
 	case reflect.Slice:
 		return listKind
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint32, reflect.Uint64:
 		return integerKind
-	case reflect.Float64:
+	case reflect.Float32, reflect.Float64:
 		return "a number"
 	default:
 		return textKind

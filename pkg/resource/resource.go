@@ -47,13 +47,17 @@ func digit(c byte) bool { return '0' <= c && c <= '9' }
 // Project is the name of the project with an id: `projects/{project}`.
 func Project(id string) string { return "projects/" + id }
 
+// AccountPrefix precedes the provider and the account in the name of an account.
+const AccountPrefix = "accounts/"
+
 // Account is the name of an account of a provider of models: `accounts/{provider}/{account}`.
-func Account(provider, account string) string { return "accounts/" + provider + "/" + account }
+func Account(provider, account string) string { return AccountPrefix + provider + "/" + account }
 
 // IsAccount reports whether a name has the form of an account's.
 func IsAccount(name string) bool {
-	parts := strings.Split(name, "/")
-	return len(parts) == 3 && parts[0] == "accounts" && parts[1] != "" && parts[2] != ""
+	below, ok := strings.CutPrefix(name, AccountPrefix)
+	provider, account, _ := strings.Cut(below, "/")
+	return ok && provider != "" && account != "" && !strings.Contains(account, "/")
 }
 
 // ParseProject reads `projects/{project}` and returns the project's id. Field names the request's field in the error.

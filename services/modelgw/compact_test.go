@@ -2,6 +2,7 @@ package modelgw_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,10 +17,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 )
 
 // compactor is a vendor that fails once and then compacts, and how often it was asked to.
@@ -195,4 +198,30 @@ func TestAPrefixIsCounted(t *testing.T) {
 	unknown.Count = 7
 	_, err = count(unknown)
 	assert.True(t, rpcerr.Is(err, unknownPrefix), "%v", err)
+}
+
+// A conversation that Claude compacted before is compacted again when the window is almost full that the operator has
+// set for the model, for itself or by the model of which it is a kind.
+func TestTheConfiguredWindowIsThatOfACompaction(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"msg_1","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`))
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), v.URL
+		c.Models = map[string]modeldata.Facts{
+			"anthropic/claude-opus-4-8": {Context: 500_000}, "anthropic/our-claude": {Family: "anthropic/claude-sonnet-4-5", Display: "Ours"},
+			"anthropic/claude-opus-4-7": {Context: 400_000, Input: 300_000}, "anthropic/claude-sonnet-4-6": {Context: 20_000}, "anthropic/claude-opus-4-6": {Display: "Opus"},
+		}
+	})
+	known, _ := modeldata.Default().Find("anthropic/claude-sonnet-4-5")
+	summary := chat.Assistant("")
+	summary.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: `{"compaction_metadata":{"type":"anthropic_compact","content":"short"}}`}}})
+	for model, from := range map[string]int64{
+		"anthropic/claude-opus-4-8": 490_000, "anthropic/our-claude": known.Context - 10_000, "anthropic/claude-opus-4-7": 290_000,
+		"anthropic/claude-sonnet-4-6": 50_000, // the least that the server compacts
+		"anthropic/claude-opus-4-6":   990_000,
+	} {
+		_, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{Parent: project, Model: model, Messages: []*modelv1.ChatMessage{chat.User("q"), summary, chat.User("q")}})
+		require.NoError(t, err)
+		assert.Contains(t, string(<-v.body), fmt.Sprintf(`"trigger":{"type":"input_tokens","value":%d}`, from), model)
+	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/webfetch"
@@ -82,9 +83,9 @@ type Config struct {
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
 	// no bound, since they are not stored. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
-	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each: of a stream
-	// what it says, of another answer all. An answer beyond it is not read on until others have ended; the oldest always
-	// is. Default eight times MaxAnswerBytes.
+	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each: of a
+	// stream what it says, of another answer all. An answer beyond it is not read on until others have ended; the oldest
+	// always is. Default eight times MaxAnswerBytes.
 	MaxAnswersBytes int64 `yaml:"max_answers_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWERS_BYTES"`
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A graceful
 	// stop does not count. A call that is lost more often has no known outcome, and its run waits for a decision. At
@@ -223,7 +224,7 @@ func (c *Config) budgetFault(scope string) error {
 	if err := budget.CheckScope(scope); err != nil {
 		return fmt.Errorf("budgets: %w", err)
 	}
-	if known := c.accountScopes(); strings.HasPrefix(scope, "accounts/") && !slices.Contains(known, scope) {
+	if known := c.accountScopes(); strings.HasPrefix(scope, resource.AccountPrefix) && !slices.Contains(known, scope) {
 		return fmt.Errorf("budgets.%s: no such account is configured; known are %s", scope, strings.Join(known, ", "))
 	}
 	if key, err := budget.Bounds(c.Budgets[scope]).Check(); err != nil {

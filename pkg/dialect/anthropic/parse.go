@@ -155,8 +155,12 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 	c := &modelv1.GenerateConfig{
 		MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, TopK: w.TopK, StopSeqs: dialect.Stops(w.Stop),
 	}
-	if w.Thinking != nil && w.Thinking.Type == ThinkingEnabled && w.Thinking.Budget > 0 {
-		c.ReasoningTokens = &w.Thinking.Budget
+	switch t := w.Thinking; {
+	case t == nil:
+	case t.Type == ThinkingEnabled && t.Budget > 0:
+		c.ReasoningTokens = &t.Budget
+	case t.Type == ThinkingDisabled:
+		c.ReasoningTokens = new(int64(0))
 	}
 	if w.OutputConfig != nil {
 		c.Effort = w.OutputConfig.Effort

@@ -35,12 +35,15 @@ type Request struct {
 	Paused []json.RawMessage
 }
 
-// ThinkingEnabled is thinking within a budget.
-const ThinkingEnabled = "enabled"
+// ThinkingEnabled is thinking within a budget, and ThinkingDisabled is none.
+const (
+	ThinkingEnabled  = "enabled"
+	ThinkingDisabled = "disabled"
+)
 
 // Thinking configures the model's thinking before and between its texts.
 type Thinking struct {
-	// Type is `adaptive`, [ThinkingEnabled], `disabled` or `between_tools`.
+	// Type is `adaptive`, [ThinkingEnabled], [ThinkingDisabled] or `between_tools`.
 	Type string
 	// BudgetTokens bounds the tokens for thinking that is enabled.
 	BudgetTokens int64

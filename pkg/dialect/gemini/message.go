@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -9,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/arrange"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 )
 
 // Roles of a turn. Results of tools are in turns of the user.
@@ -57,7 +59,11 @@ func (e *encoder) contents() {
 				end++
 			}
 			e.turn(roleUser, func() {
-				for _, result := range e.Messages[i:end] {
+				for at, result := range e.Messages[i:end] {
+					if result.GetFunction() == "" { // The API refuses it without saying which.
+						e.refuse(fmt.Sprintf("the result in message %d of the call %q, which is not in the conversation and so names no function",
+							i+at, headtail.Cut(chat.CallID(result), maxIDSaid)))
+					}
 					e.result(result)
 				}
 			})
@@ -68,6 +74,9 @@ func (e *encoder) contents() {
 	}
 	e.Body.EndList()
 }
+
+// maxIDSaid bounds what a refusal repeats of an id, in bytes.
+const maxIDSaid = 100
 
 // turn writes a turn, which has at least one part.
 func (e *encoder) turn(role string, parts func()) {

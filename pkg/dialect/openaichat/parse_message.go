@@ -25,7 +25,7 @@ type wireMessage struct {
 	ToolCalls        []openai.Call      `json:"tool_calls"`
 	Images           []image            `json:"images"`
 	ToolCallID       string             `json:"tool_call_id"`
-	// Name and FunctionCall are of the older form of calls and results.
+	// Name and FunctionCall are of the older form of calls and results. Some clients name the function of each result.
 	Name         string         `json:"name"`
 	FunctionCall *openai.Called `json:"function_call"`
 }
@@ -66,7 +66,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			called[call.GetId()] = call.GetFunction()
 		}
 		if m.GetRole() == modelv1.Role_ROLE_TOOL {
-			m.Function = called[w.Messages[i].ToolCallID]
+			m.Function = cmp.Or(called[w.Messages[i].ToolCallID], w.Messages[i].Name)
 		}
 		messages = append(messages, m)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 )
 
 // noBound is how a bound is removed.
@@ -95,12 +96,9 @@ func (a *app) budgetName(scope string) string {
 	case scope == "project" || strings.HasPrefix(scope, "evals/"):
 		return a.parent() + "/budgets/" + scope
 	default:
-		return account(scope) + "/budgets/account"
+		return resource.AccountPrefix + strings.TrimPrefix(scope, resource.AccountPrefix) + "/budgets/account"
 	}
 }
-
-// account is the name of an account.
-func account(name string) string { return "accounts/" + strings.TrimPrefix(name, "accounts/") }
 
 // budgetChange is a change of a budget by bounds as people write them.
 func budgetChange(name, tokens, cost string) (*modelv1.UpdateBudgetRequest, error) {
@@ -140,7 +138,7 @@ func (s *session) listLimits(ctx context.Context) error {
 	for _, p := range providers.GetProviders() {
 		for _, of := range p.GetAccounts() {
 			// Accounts of different clouds with the same name have one budget.
-			if parent := account(p.GetName() + "/" + of.GetName()); !slices.Contains(parents, parent) {
+			if parent := resource.Account(p.GetName(), of.GetName()); !slices.Contains(parents, parent) {
 				parents = append(parents, parent)
 			}
 		}
@@ -191,9 +189,9 @@ func (s *session) pools(ctx context.Context, parent string) ([]*modelv1.Connecti
 
 // setPool changes the limit of a pool: PROVIDER/ACCOUNT is that of all models of an account.
 func (s *session) setPool(ctx context.Context, name string, n int32) error {
-	provider, rest, _ := strings.Cut(strings.TrimPrefix(name, "accounts/"), "/")
+	provider, rest, _ := strings.Cut(strings.TrimPrefix(name, resource.AccountPrefix), "/")
 	own, pool, _ := strings.Cut(rest, "/")
-	parent := account(provider + "/" + own)
+	parent := resource.Account(provider, own)
 	full := parent + "/connectionPools/" + cmp.Or(strings.TrimPrefix(pool, "connectionPools/"), "default")
 	pools, err := s.pools(ctx, parent)
 	if err != nil {
@@ -241,7 +239,7 @@ func (s *session) budgetTable(budgets []*modelv1.Budget) error {
 // budgetScope is the reverse of budgetName.
 func (a *app) budgetScope(name string) string {
 	parent, scope, _ := strings.Cut(name, "/budgets/")
-	if of, isAccount := strings.CutPrefix(parent, "accounts/"); isAccount {
+	if of, isAccount := strings.CutPrefix(parent, resource.AccountPrefix); isAccount {
 		return of
 	}
 	return scope
@@ -257,7 +255,7 @@ func (s *session) poolTable(pools []*modelv1.ConnectionPool) error {
 		if p.GetAdaptive() {
 			limit += fmt.Sprintf(", up to %d", p.GetMax())
 		}
-		name := strings.Replace(strings.TrimPrefix(p.GetName(), "accounts/"), "/connectionPools/", "/", 1)
+		name := strings.Replace(strings.TrimPrefix(p.GetName(), resource.AccountPrefix), "/connectionPools/", "/", 1)
 		rows = append(rows, []string{name, limit, fmt.Sprint(p.GetInFlight()), fmt.Sprint(p.GetWaiting())})
 	}
 	if len(rows) > 0 {

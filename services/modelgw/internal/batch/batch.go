@@ -572,7 +572,10 @@ func (b *Batcher) resend(ctx context.Context, of Group, support *provider.BatchS
 
 func intentOf(of Group, batch Batch) provider.BatchIntent {
 	_, model, _ := strings.Cut(of.Ref.Model, "/")
-	return provider.BatchIntent{Key: batch.ID, Model: model, URL: of.URL, Header: of.Header, Requests: batch.Requests, Time: batch.Created, NotThese: batch.NotThese, Cancelled: batch.Cancelled}
+	return provider.BatchIntent{
+		Key: batch.ID, Model: model, URL: of.URL, Header: of.Header, Requests: batch.Requests, Time: batch.Created,
+		NotThese: batch.NotThese, Cancelled: batch.Cancelled,
+	}
 }
 
 // send has the vendor take a batch. A refusal fails its riders; after any other failure it may have it.

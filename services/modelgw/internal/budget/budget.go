@@ -193,7 +193,7 @@ func spent(scope, what, flag string) error {
 // Name returns the name of the budget of a scope: the budget of projects/p is projects/p/budgets/project, and that of
 // projects/p/evals/e is projects/p/budgets/evals/e.
 func Name(scope string) string {
-	if strings.HasPrefix(scope, "accounts/") {
+	if strings.HasPrefix(scope, resource.AccountPrefix) {
 		return scope + "/budgets/account"
 	}
 	project, below, nested := strings.Cut(strings.TrimPrefix(scope, "projects/"), "/")

@@ -20,7 +20,8 @@ func (c *Calls) board(w *work) error {
 	schedule := chat.Batch(config)
 	if schedule == nil {
 		asked := config.GetBatch()
-		if asked.GetSize() > 0 || asked.GetMaxSize() > 0 || asked.GetMaxBatches() > 0 || asked.GetMaxConsecutiveCheckFailures() > 0 || asked.GetSendDelay() != nil || asked.GetTick() != nil {
+		if asked.GetSize() > 0 || asked.GetMaxSize() > 0 || asked.GetMaxBatches() > 0 ||
+			asked.GetMaxConsecutiveCheckFailures() > 0 || asked.GetSendDelay() != nil || asked.GetTick() != nil {
 			return rpcerr.InvalidField("config.batch", "has a schedule and is not enabled; set enabled, or leave the schedule out")
 		}
 		return nil

@@ -157,3 +157,21 @@ func ofAnother(c *modelv1.GenerateConfig) (*modelv1.GenerateConfig, []provider.U
 	}
 	return c, slices.Clip(unsent)
 }
+
+// lowEfforts are the efforts that some models do not have, and the least that all have that reason by efforts.
+var lowEfforts = []string{"none", "minimal", "low"}
+
+// leastEffort returns a configuration, which is not modified, with the least effort of a model in place of one below
+// that. Where that is not known, `none` is left out.
+func leastEffort(c *modelv1.GenerateConfig, caps provider.Capabilities) (*modelv1.GenerateConfig, []provider.Unsent) {
+	asked, least := slices.Index(lowEfforts, c.GetReasoningEffort()), slices.Index(lowEfforts, caps.LeastEffort)
+	switch {
+	case asked == 0 && least < 0:
+		const option = "reasoning_effort"
+		return chat.Without(c, []string{option}), []provider.Unsent{{Option: option, Why: "which is not known to have the effort none"}}
+	case asked >= 0 && asked < least:
+		return chat.Merge(c, &modelv1.GenerateConfig{ReasoningEffort: &lowEfforts[least]}), nil
+	default:
+		return c, nil
+	}
+}

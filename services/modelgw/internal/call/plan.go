@@ -50,7 +50,8 @@ type work struct {
 	missing   error
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
 	unsent []provider.Unsent
-	// changed are options of the request that the provider is sent with other values, as the call's configuration has them.
+	// changed are options of the request that the provider is sent with other values, as the call's configuration has
+	// them.
 	changed []*modelv1.ChangedOption
 }
 
@@ -124,6 +125,11 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {
 		given.Config, withheld = ofAnother(chat.Merge(given.Config))
 	}
+	if addresses && model.FullName() != r.GetModel() { // An endpoint has chosen the effort for the requested model.
+		var unsent []provider.Unsent
+		given.Config, unsent = leastEffort(given.Config, model.CapabilitiesOf(given.Config))
+		withheld = append(withheld, unsent...)
+	}
 	caps := model.CapabilitiesOf(given.Config)
 	conversation, err := prepare.Prepare(given, caps)
 	if err != nil {
@@ -133,8 +139,9 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	conversation.Config = fitted.Sent
 	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, fitted.Unsent...), changed: fitted.Changed, call: generate.Call{
 		Model: model, Args: ref.Args, Conversation: conversation, Sealer: caps.Sealer,
-		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
-		Record: recordOf(r),
+		InputWindow: c.deps.Settings.Get().Data.InputWindow(model.FullName()),
+		Origin:      provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
+		Record:      recordOf(r),
 	}}
 	if left > 0 {
 		w.call.Patience = generate.PatienceBefore

@@ -177,7 +177,9 @@ func (q question) credentials(registry *provider.Registry) []credential {
 	}
 	var all []credential
 	for _, m := range models {
-		c := credential{model: m, asked: q.model != "", result: &modelv1.AccountCheck{Provider: base.GetProvider(), Account: base.GetAccount(), BaseUrl: base.GetBaseUrl(), Key: int32(m.Key)}}
+		c := credential{model: m, asked: q.model != "", result: &modelv1.AccountCheck{
+			Provider: base.GetProvider(), Account: base.GetAccount(), BaseUrl: base.GetBaseUrl(), Key: int32(m.Key),
+		}}
 		if server := m.Constant().Server; m.HasKeys() && server != "" { // A key may have an address of its own.
 			c.result.BaseUrl = provider.ShownURL(server)
 		}

@@ -36,8 +36,8 @@ type compacted struct {
 	said  []*modelv1.ChatMessage
 }
 
-// compaction makes a request one for a summary of its conversation. Tools stay on offer, since some vendors refuse calls
-// in a conversation without them, but none may be called.
+// compaction makes a request one for a summary of its conversation. Tools stay on offer, since some vendors refuse
+// calls in a conversation without them, but none may be called.
 func (x *exchange) compaction(a *dialect.Request) (*dialect.Request, *compacted, error) {
 	said := func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM }
 	if !slices.ContainsFunc(a.Messages, said) {

@@ -31,7 +31,8 @@ type format struct {
 	// offer such a tool only where they need it.
 	asksHosted    func(doc []byte) bool
 	demandsHosted bool
-	// habits are options that clients of the format set in every request. A model that does not take them is not sent them.
+	// habits are options that clients of the format set in every request. A model that does not take them is not sent
+	// them.
 	habits []string
 	// mode returns the mode with prices of its own that the words of a request mean; nil if the format has none.
 	mode func(words ...string) string

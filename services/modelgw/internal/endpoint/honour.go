@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -17,10 +18,11 @@ import (
 // fit fits a request to a model, or fails.
 func (e *Endpoints) fit(ctx context.Context, x *exchange, a *dialect.Request, m *provider.Model) error {
 	caps := provider.CapabilitiesOf(m.Provider, a.Config)
-	if fitEffort(a.Config, caps) {
+	off, unsent := x.fitOff(a, caps)
+	if off || fitEffort(a.Config, caps) {
 		caps = provider.CapabilitiesOf(m.Provider, a.Config)
 	}
-	if err := e.honour(x, a, m, caps.Ignored); err != nil {
+	if err := e.honour(x, a, m, caps.Ignored, unsent); err != nil {
 		return err
 	}
 	if a.OneCall { // A wish of ours: where an API has no such option, the request is not at fault.
@@ -38,9 +40,10 @@ var wishes = []string{"temperature", "top_p", "top_k", "frequency_penalty", "pre
 
 // honour fails if a request has options that the model's provider would ignore. The platform's own API reports them
 // beside the answer, for which no vendor's format has a place. The format's habits and the options of
-// Config.LeaveOut are left out instead, and a header of the answer names them.
-func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, ignored []string) error {
-	var left, members []string
+// Config.LeaveOut are left out instead, and a header of the answer names them, after the members that are left out
+// already.
+func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, ignored, members []string) error {
+	var left []string
 	for _, option := range provider.OptionsSet(a.Config, ignored) {
 		if !slices.Contains(x.habits, option) && !slices.Contains(e.cfg.LeaveOut, option) {
 			return dialect.NotSupported(x.member(option), "is not supported by %s; leave it out", m.FullName())
@@ -49,6 +52,8 @@ func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, i
 	}
 	if len(left) > 0 {
 		a.Config = chat.Without(a.Config, left)
+	}
+	if len(members) > 0 {
 		x.out.Header().Set(unsentHeader, strings.Join(members, ", "))
 	}
 	return nil
@@ -57,8 +62,8 @@ func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, i
 // member is the member of a request that has an option of a configuration.
 func (f *format) member(option string) string { return cmp.Or(f.about.Options[option], option) }
 
-// blamed returns a failure that an option of the configuration causes, since it is wrong or the model's API has no place
-// for it, as one of the client's member; others as they are.
+// blamed returns a failure that an option of the configuration causes, since it is wrong or the model's API has no
+// place for it, as one of the client's member; others as they are.
 func (f *format) blamed(err error) error {
 	e, ok := rpcerr.As(err)
 	if !ok || len(e.Fields) == 0 {
@@ -74,6 +79,28 @@ func (f *format) blamed(err error) error {
 	default:
 		return err
 	}
+}
+
+// fitOff makes the wish for no reasoning, which is a budget of no tokens, the least effort that the model has; off
+// reports whether there is such a wish. Where a model reasons and no such effort is known, the wish is left out, and
+// unsent is its member.
+func (f *format) fitOff(a *dialect.Request, caps provider.Capabilities) (off bool, unsent []string) {
+	c := a.Config
+	if c.ReasoningTokens == nil || c.GetReasoningTokens() > 0 {
+		return false, nil
+	}
+	c.ReasoningTokens, c.ReasoningEffort = nil, nil
+	switch word := caps.LeastEffort; {
+	case word == "" && caps.Features.GetReasoning():
+		member, _, _ := strings.Cut(f.member("reasoning_tokens"), ".")
+		unsent = []string{member}
+	case word == "":
+	case word == "minimal" && slices.ContainsFunc(a.Tools, hosted.Is): // With it OpenAI refuses its own tools.
+		c.ReasoningEffort = new("low")
+	default:
+		c.ReasoningEffort = &word
+	}
+	return true, unsent
 }
 
 // efforts are Anthropic's efforts in words of reasoning that all models know: those have none above `high`.
@@ -105,9 +132,6 @@ func fitReasoning(c *modelv1.GenerateConfig, m *provider.Model, room *provider.R
 	}
 	tokens, effort := c.GetReasoningTokens(), c.GetReasoningEffort()
 	switch {
-	case c.ReasoningTokens != nil && tokens <= 0:
-		c.ReasoningTokens, c.ReasoningEffort = nil, new("none")
-		return
 	case c.ReasoningTokens != nil && m.Provider.Check(&modelv1.GenerateConfig{ReasoningTokens: c.ReasoningTokens}) != nil:
 		c.ReasoningTokens = nil
 		return

@@ -42,7 +42,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 			timer := cutAfter(bound, cut, "the attempt took longer than %s")
 			defer timer.Stop()
 		}
-		r := c.request(ctx, o)
+		r, restore := c.Model.WithToolNames(c.request(ctx, o))
 		h := &answer{of: answers}
 		defer h.end()
 		r.MaxAnswerBytes, r.Hold = answers.each, h.hold
@@ -62,6 +62,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
+		restore(response.Output)
 		response.BrokenOff, o.BrokenOff = brokenOff, brokenOff
 		if response.Output.Time == nil {
 			response.Output.Time = provider.Clock(start)
@@ -72,7 +73,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 
 // ride makes a batched attempt.
 func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*provider.Response, error) {
-	r := c.request(ctx, o)
+	r, restore := c.Model.WithToolNames(c.request(ctx, o))
 	r.Stream, r.Carrier, r.MaxAnswerBytes = nil, c.Batched, maxAnswerBytes
 	before := c.Batched.Waited
 	defer func() {
@@ -84,6 +85,7 @@ func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*pro
 	if err != nil {
 		return nil, err
 	}
+	restore(response.Output)
 	response.Output.Time = nil // How long the model took is not known.
 	return response, nil
 }
@@ -145,6 +147,8 @@ func (c *Call) request(ctx context.Context, o *Outcome) *provider.Request {
 		Record:     c.Record,
 		Tokens:     c.Tokens,
 		OnHeaders:  o.OnHeaders,
+
+		InputWindow: c.InputWindow,
 	}
 	if c.Sink == nil {
 		return r

@@ -16,7 +16,8 @@ func Count(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error)
 	if !ok {
 		return nil, provider.ErrCountsNone
 	}
-	tokens, err := counter.CountTokens(ctx, c.request(ctx, o))
+	r, _ := c.Model.WithToolNames(c.request(ctx, o))
+	tokens, err := counter.CountTokens(ctx, r)
 	if err != nil {
 		return nil, err
 	}

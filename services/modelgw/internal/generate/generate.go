@@ -49,7 +49,9 @@ type Call struct {
 	prepare.Conversation
 	// Sealer is who reads the seals of the answer's reasoning: that of the model's capabilities with the configuration.
 	Sealer string
-	Origin provider.Origin
+	// InputWindow is how many tokens of input the model takes, as the operator has set it; zero: it is not set.
+	InputWindow int64
+	Origin      provider.Origin
 	// Scopes are further scopes whose budgets the call spends from.
 	Scopes []string
 	// Compact makes the call shorten the conversation by these instructions, which may be empty; nil continues it.

@@ -48,7 +48,8 @@ func beginSpan(ctx context.Context, c *Call) (context.Context, trace.Span) {
 		return ctx, span
 	}
 	span.SetName("chat " + c.Model.Name)
-	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(providerName(c.Model)), semconv.GenAIRequestModel(c.Model.Name), semconv.GenAIRequestStream(c.Sink != nil),
+	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(providerName(c.Model)),
+		semconv.GenAIRequestModel(c.Model.Name), semconv.GenAIRequestStream(c.Sink != nil),
 		attribute.String("evalfleet.account", c.Model.Account), attribute.String("evalfleet.project", c.Origin.Project))
 	if run := c.Origin.Attribution.GetRun(); run != "" {
 		span.SetAttributes(telemetry.Run(run))

@@ -103,6 +103,19 @@ func (d *Data) Describe(model string) (m Model, configured map[string]bool, know
 	return m, configured, true
 }
 
+// InputWindow is how many tokens of input a model takes as an operator has set it, for itself or by its family; 0 if
+// none has.
+func (d *Data) InputWindow(model string) int64 {
+	if d == nil || d.own[model].Context == 0 && d.own[model].Input == 0 && d.own[model].Family == "" {
+		return 0
+	}
+	m, _, _ := d.Describe(model)
+	if m.Input > 0 && (m.Context == 0 || m.Input < m.Context) {
+		return m.Input
+	}
+	return m.Context
+}
+
 // put sets a fact that is given.
 func put[T comparable](configured map[string]bool, key string, fact *T, given T) {
 	var none T

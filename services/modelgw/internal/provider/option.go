@@ -120,7 +120,8 @@ func without(p Provider, c Capabilities, config *modelv1.GenerateConfig) (left *
 	for _, member := range c.unsentMembers(config.GetExtraBodyJson()) {
 		unsent = append(unsent, Unsent{chat.ExtraBodyMember + member, notTaken})
 	}
-	if asked := config.GetReasoningHistory(); c.ForceReasoning != 0 && !slices.Contains([]modelv1.ReasoningHistory{0, modelv1.ReasoningHistory_REASONING_HISTORY_AUTO, c.ForceReasoning}, asked) {
+	sent := []modelv1.ReasoningHistory{0, modelv1.ReasoningHistory_REASONING_HISTORY_AUTO, c.ForceReasoning}
+	if c.ForceReasoning != 0 && !slices.Contains(sent, config.GetReasoningHistory()) {
 		unsent = append(unsent, Unsent{"reasoning_history", "whose past reasoning is always replayed as " + enum.Word(c.ForceReasoning)})
 	}
 	if config.GetStreamIdleTimeout() != 0 && !c.Features.GetStreaming() {

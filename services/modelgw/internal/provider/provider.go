@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -113,9 +114,9 @@ type Request struct {
 	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also of
 	// a refusal, before the body is read. Nil: no callback.
 	OnHeaders func(status int, header http.Header)
-	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for them:
-	// those that were read of an answer that is one document, and those that a stream has said. Its error is why there will
-	// be none. Nil: there always is.
+	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for
+	// them: those that were read of an answer that is one document, and those that a stream has said. Its error is why
+	// there will be none. Nil: there always is.
 	Hold func(ctx context.Context, n int) error
 	// Record selects whether to record the exchange with the provider.
 	Record Record
@@ -124,6 +125,8 @@ type Request struct {
 	// MaxAnswerBytes bounds how much of the upstream API's answer is read, in bytes as received. A larger answer is a
 	// failure, and is not read further.
 	MaxAnswerBytes int64
+	// InputWindow is how many tokens of input the model takes, as the operator has set it. Zero: it is not set.
+	InputWindow int64
 	// Carrier transports the requests of the attempt that ask for the answer. Nil: they have connections of their own.
 	Carrier Carrier
 }
@@ -231,6 +234,9 @@ type Capabilities struct {
 	MaxTokens int64
 	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil adds nothing.
 	ReasoningHeadroom *ReasoningHeadroom
+	// LeastEffort is the reasoning_effort with which the model reasons least: `none`, or a word of a model that cannot be
+	// kept from it. Empty: it is not known, or the API takes none.
+	LeastEffort string
 	// ToolsRequired keeps tools in the request when none may be called, since the conversation holds calls.
 	ToolsRequired bool
 	// MergeUser, MergeAssistant and MergeSystem make the gateway merge consecutive messages of the role.
@@ -366,7 +372,7 @@ func (s Spec) Arguments(into any) error {
 			names := memberNames(into)
 			err = fmt.Errorf("unknown argument %s; %s%s", name, suggest.Question(strings.Trim(name, `"`), names), suggest.Known(names))
 		} else if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
-			err = fmt.Errorf("%s must be %s, not a JSON %s", mismatch.Field, kindOf(mismatch.Type), mismatch.Value)
+			err = fmt.Errorf("%s must be %s, not a JSON %s", mismatch.Field, config.KindOf(mismatch.Type), mismatch.Value)
 		}
 		return InvalidArguments(err)
 	}
@@ -374,22 +380,6 @@ func (s Spec) Arguments(into any) error {
 		return InvalidArguments(errors.New("it is one JSON object, and more follows"))
 	}
 	return nil
-}
-
-// kindOf says what a value of a type is in JSON.
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.String:
-		return "a text"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Map, reflect.Struct:
-		return "an object"
-	default:
-		return "a number"
-	}
 }
 
 // memberNames are the names of the members of the JSON object that a struct is, given by a pointer to it.

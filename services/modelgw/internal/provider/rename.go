@@ -14,7 +14,9 @@ import (
 func Renamed(r *Request, names map[string]string) (sent *Request, restore func(*modelv1.ModelOutput)) {
 	isRenamed := func(call *toolv1.ToolCall) bool { return names[call.GetFunction()] != "" }
 	inTool := func(tool *toolv1.ToolInfo) bool { return names[tool.GetName()] != "" }
-	inMessage := func(m *modelv1.ChatMessage) bool { return slices.ContainsFunc(m.GetToolCalls(), isRenamed) }
+	inMessage := func(m *modelv1.ChatMessage) bool {
+		return names[m.GetFunction()] != "" || slices.ContainsFunc(m.GetToolCalls(), isRenamed)
+	}
 	if !slices.ContainsFunc(r.Tools, inTool) && !slices.ContainsFunc(r.Messages, inMessage) {
 		return r, func(*modelv1.ModelOutput) {}
 	}
@@ -30,6 +32,9 @@ func Renamed(r *Request, names map[string]string) (sent *Request, restore func(*
 		if inMessage(m) {
 			copied.Messages[i] = proto.CloneOf(m)
 			renameCalls(copied.Messages[i], names)
+			if name := names[m.GetFunction()]; name != "" { // It is the result of a call.
+				copied.Messages[i].Function = name
+			}
 		}
 	}
 	if name := names[r.ToolChoice.GetFunction()]; name != "" {

@@ -110,11 +110,9 @@ func poolName(key string) (account, name string) {
 	if len(parts) == 3 {
 		pool = parts[2]
 	}
-	account = accountPrefix + strings.Join(parts[:min(2, len(parts))], "/")
+	account = resource.AccountPrefix + strings.Join(parts[:min(2, len(parts))], "/")
 	return account, account + poolsOf + pool
 }
-
-const accountPrefix = "accounts/"
 
 // checkAccount fails for a name that is not that of a configured account.
 func (s *Server) checkAccount(field, name string) error {
@@ -172,7 +170,7 @@ func (s *Server) UpdateBudget(ctx context.Context, r *modelv1.UpdateBudgetReques
 	if err := s.checkBudgetsParent("budget.name", parent); err != nil {
 		return nil, err
 	}
-	switch account := strings.HasPrefix(parent, accountPrefix); {
+	switch account := strings.HasPrefix(parent, resource.AccountPrefix); {
 	case account && scope != accountBudget:
 		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget of an account; write %s", scope, accountBudget)
 	case !account && (scope == "" || budget.CheckScope(scopeOf(name, parent)) != nil):
@@ -217,7 +215,7 @@ const (
 
 // wholeBudget is how the budget of a parent as a whole is called.
 func wholeBudget(parent string) string {
-	if strings.HasPrefix(parent, accountPrefix) {
+	if strings.HasPrefix(parent, resource.AccountPrefix) {
 		return accountBudget
 	}
 	return projectBudget
@@ -225,7 +223,7 @@ func wholeBudget(parent string) string {
 
 // checkBudgetsParent fails for a parent that has no budgets.
 func (s *Server) checkBudgetsParent(field, parent string) error {
-	if strings.HasPrefix(parent, accountPrefix) {
+	if strings.HasPrefix(parent, resource.AccountPrefix) {
 		return s.checkAccount(field, parent)
 	}
 	_, err := resource.ParseProject(field, parent)

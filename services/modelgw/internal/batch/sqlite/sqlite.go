@@ -107,7 +107,10 @@ func scanRider(row store.Row) (r batch.Rider, err error) {
 func scanBatch(row store.Row) (b batch.Batch, err error) {
 	var not string
 	var created, over int64
-	err = row.Scan(&b.ID, &b.Group, &b.Project, &b.Model, &b.Account, &b.VendorID, &b.Guessed, &not, &b.Phase, &b.Requests, &b.Completed, &b.Failed, &b.Cancelled, &b.Error, &created, &over)
+	err = row.Scan(
+		&b.ID, &b.Group, &b.Project, &b.Model, &b.Account, &b.VendorID, &b.Guessed, &not, &b.Phase,
+		&b.Requests, &b.Completed, &b.Failed, &b.Cancelled, &b.Error, &created, &over,
+	)
 	if not != "" {
 		b.NotThese = strings.Split(not, "\n")
 	}

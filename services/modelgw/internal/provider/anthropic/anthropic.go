@@ -323,6 +323,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		ConnectionKey:     m.fullName(),
 		MaxTokens:         g.base(),
 		ReasoningHeadroom: g.room(),
+		LeastEffort:       g.leastEffort(),
 		ToolsRequired:     true,
 		MergeUser:         true, MergeAssistant: true,
 		ForceReasoning: modelv1.ReasoningHistory_REASONING_HISTORY_ALL,

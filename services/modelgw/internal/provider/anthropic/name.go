@@ -3,6 +3,7 @@ package anthropic
 import (
 	"strings"
 
+	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 )
@@ -28,12 +29,20 @@ func (g generation) off() string {
 	case g.Is(claude.Sonnet, 55, 60):
 		return "between_tools"
 	default:
-		return "disabled"
+		return format.ThinkingDisabled
 	}
 }
 
 // thinksAlways reports whether the model thinks, and cannot be configured not to.
 func (g generation) thinksAlways() bool { return g.Control() == claude.ByEffort && g.off() == "" }
+
+// leastEffort is the effort with which the model thinks least; empty if it always thinks, or never.
+func (g generation) leastEffort() string {
+	if g.Control() == claude.NoThinking || g.thinksAlways() {
+		return ""
+	}
+	return "none"
+}
 
 // refusesFallback reports whether the model does not support a fallback to other models.
 func (g generation) refusesFallback() bool { return g.Is(claude.Haiku, 55, 60) }

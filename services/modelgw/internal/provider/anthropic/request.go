@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -115,7 +116,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 		return nil, rpcerr.InvalidField("config.extra_body_json", "%v", err)
 	}
 	p.Members = slices.Concat(withoutReplaced(given, m.members), servers, m.members)
-	p.compact(compacted, m.generation.window())
+	p.compact(compacted, cmp.Or(r.InputWindow, m.generation.window()))
 	p.Members = append(p.Members, m.site.members(trimmed(p.betas))...)
 	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && r.Carrier == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
@@ -150,7 +151,7 @@ func (p *plan) compact(before bool, window int64) {
 	if asked {
 		return
 	}
-	management.Set("edits", append(list, compaction(window-compactMargin)))
+	management.Set("edits", append(list, compaction(max(window-compactMargin, compactFrom))))
 	p.setMember(contextMember, orderedjson.Append(nil, management))
 }
 
@@ -220,8 +221,8 @@ func (m *model) displayed(p *plan) {
 	}
 }
 
-// choose adapts the tool choice to the model: with a thinking budget there is none but that of no tool, except that calls
-// one at a time are part of one, and some models cannot be forced.
+// choose adapts the tool choice to the model: with a thinking budget there is none but that of no tool, except that
+// calls one at a time are part of one, and some models cannot be forced.
 func (m *model) choose(p *plan) {
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY

@@ -50,6 +50,19 @@ func (m *model) takesEffort() bool {
 	}
 }
 
+// leastEffort is the effort with which the model reasons least. Claude and Nova reason only if they are asked to, and
+// Nova has no word for that.
+func (m *model) leastEffort() string {
+	switch {
+	case m.family == gptFamily:
+		return "low"
+	case m.family == anthropicFamily && m.claude.Control() != claude.NoThinking:
+		return "none"
+	default:
+		return ""
+	}
+}
+
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	return append(m.plan(&provider.Request{Config: c}).unsent, m.args.unused()...)
@@ -71,6 +84,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		ConnectionKey: string(m.name),
 		MaxTokens:     m.name.bound(),
+		LeastEffort:   m.leastEffort(),
 		MergeUser:     true, MergeAssistant: true,
 		Hosted:    provider.Hosted{NoHistory: true},
 		Ignored:   m.ignored(),

@@ -337,6 +337,7 @@ func (m *model) dropped() []string {
 func (m *model) Capabilities() provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey: m.fullName(),
+		LeastEffort:   m.name.leastEffort(),
 		Ignored:       []string{"logit_bias", "verbosity"},
 		Dropped:       m.dropped(),
 		ExtraBody:     []string{},

@@ -63,11 +63,27 @@ func (n name) mixesTools() bool { return n.version() >= 30 }
 // thinksAlways reports whether the model thinks, and cannot be configured not to.
 func (n name) thinksAlways() bool { return n.thinks() && n.isPro() }
 
+// leastEffort is the effort with which the model thinks least: https://ai.google.dev/gemini-api/docs/thinking. It is
+// empty if that is not known, or if the model does not think.
+func (n name) leastEffort() string {
+	switch {
+	case !n.thinks(), strings.Contains(string(n), "-image"), !n.isPro() && !n.isFlash():
+		return ""
+	case n.takesLevel() && n.isPro():
+		return "low"
+	case n.takesLevel(), n.isPro():
+		return "minimal"
+	default:
+		return off
+	}
+}
+
 func (n name) isPro() bool { return strings.Contains(string(n), "-pro") }
 
 func (n name) isFlash() bool { return strings.Contains(string(n), "flash") }
 
-// mostBudget is the greatest budget of models other than the large ones: https://ai.google.dev/gemini-api/docs/thinking.
+// mostBudget is the greatest budget of models other than the large ones:
+// https://ai.google.dev/gemini-api/docs/thinking.
 const mostBudget = 24576
 
 // budget is the budget of an effort.

@@ -256,7 +256,9 @@ func (f *files) send(ctx context.Context, to, mediaType string, content []byte) 
 		if err := retry.Sleep(ctx, f.every); err != nil {
 			return "", err
 		}
-		answer, err = f.request(ctx, f.exchange, &exchange.Call{URL: f.stored + url.PathEscape(strings.TrimPrefix(said.File.Name, "files/")), Method: http.MethodGet, Header: f.header.Clone()}, nil)
+		answer, err = f.request(ctx, f.exchange, &exchange.Call{
+			URL: f.stored + url.PathEscape(strings.TrimPrefix(said.File.Name, "files/")), Method: http.MethodGet, Header: f.header.Clone(),
+		}, nil)
 	}
 }
 

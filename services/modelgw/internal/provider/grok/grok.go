@@ -185,6 +185,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	always := m.args.Streaming.Always
 	return provider.Capabilities{
 		ConnectionKey: string(m.name),
+		LeastEffort:   m.name.leastEffort(),
 		Ignored:       m.ignored(),
 		Dropped:       m.dropped(),
 		ExtraBody:     []string{},

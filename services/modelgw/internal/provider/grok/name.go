@@ -30,6 +30,14 @@ func (n name) reasons() bool { return n.isMini() || n.isRecent() && !n.has("non-
 // takesEffort reports whether the model takes an effort.
 func (n name) takesEffort() bool { return n.isMini() || n.isRecent() && !n.isFirstOfFourth() }
 
+// leastEffort is the effort with which the model reasons least; empty if that is not known.
+func (n name) leastEffort() string {
+	if n.isMini() {
+		return "low"
+	}
+	return ""
+}
+
 // takesPenalties reports whether the model takes stop sequences, and penalties for repetition: those that reason do
 // not.
 func (n name) takesPenalties() bool { return n.has("grok-2") }

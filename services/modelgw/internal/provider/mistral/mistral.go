@@ -134,9 +134,10 @@ func Kind(c Config) (provider.Kind, func() error) {
 	}})
 	h := &host{http: transport.NewClient()}
 	h.own = newSite(accounts, azureauth.Identity{}, provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}, h.http)
-	h.azure = newSite(map[string]Account{provider.DefaultAccount: c.Azure.account()}, c.Azure.Identity.Identity(), provider.Accounts{Provider: Name + "/" + azure, KeyHint: func(string) string {
+	onAzure := provider.Accounts{Provider: Name + "/" + azure, KeyHint: func(string) string {
 		return "set AZUREAI_MISTRAL_API_KEY, or azure.api_key or azure.identity in the configuration of modelgw"
-	}}, h.http)
+	}}
+	h.azure = newSite(map[string]Account{provider.DefaultAccount: c.Azure.account()}, c.Azure.Identity.Identity(), onAzure, h.http)
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Mistral's API, on Azure too, and servers that behave like it",

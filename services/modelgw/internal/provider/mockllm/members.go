@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
@@ -22,7 +23,7 @@ func decodeStrictly(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into)
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		_, digits, _ := strings.Cut(mismatch.Value, " ") // A number that does not fit is followed by them.
-		return fmt.Errorf("%s must be %s, not %s", cmp.Or(mismatch.Field, "the whole"), wanted(mismatch.Type), cmp.Or(digits, words[mismatch.Value]))
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(mismatch.Field, "the whole"), config.KindOf(mismatch.Type), cmp.Or(digits, words[mismatch.Value]))
 	}
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
@@ -32,24 +33,6 @@ func decodeStrictly(raw []byte, into any) error {
 
 // words are the names of the kinds of JSON values that encoding/json uses.
 var words = map[string]string{"string": "a text", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
-
-// wanted describes the values that a type is decoded from.
-func wanted(t reflect.Type) string {
-	switch t.Kind() { // Scripts have no others.
-	case reflect.String:
-		return "a text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Float32, reflect.Float64:
-		return "a number"
-	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint32, reflect.Uint64:
-		return "a whole number"
-	default:
-		return "a map"
-	}
-}
 
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 

@@ -255,7 +255,7 @@ func TestFaultsOfScriptsAreNamed(t *testing.T) {
 		`[1]`:                                "arguments of mockllm: the whole must be a map, not a list",
 		`{"outputs": [{"text": ["x"]}]}`:     "output 1: text must be a text, not a list",
 		`{"outputs": [{"delay_s": "long"}]}`: "output 1: delay_s must be a number, not a text",
-		`{"outputs": [{"sample": "a", "turn": 1.5, "output": "x"}]}`: "entry 1: turn must be a whole number, not 1.5",
+		`{"outputs": [{"sample": "a", "turn": 1.5, "output": "x"}]}`: "entry 1: turn must be an integer, not 1.5",
 		`{"bogus": 1}`: `arguments of mockllm: unknown field "bogus"; known: outputs, script`,
 		`{"outputs": [{"sample": "a", "delay": 2, "output": "x"}]}`: `entry 1: unknown field "delay"; known: sample, epoch, role, turn, min_turn`,
 		`{"outputs": [{"text": "x", "delay": 2}]}`:                  `output 1: unknown field "delay"; did you mean delay_s? known: text, completion`,

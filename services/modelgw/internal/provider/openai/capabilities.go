@@ -42,6 +42,7 @@ func (m *model) Capabilities() provider.Capabilities { return m.CapabilitiesOf(n
 func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey: m.name.id,
+		LeastEffort:   m.traits().leastEffort,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.traits().takesReasoning,
 		},
@@ -60,7 +61,8 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	}
 	caps.Sealer = m.sealer
 	caps.Fetches.Documents = m.atVendor
-	caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
+	caps.Ignored, caps.Dropped = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped)
+	caps.ExtraBody = append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
 	caps.Features.ToolResultImages, caps.Features.Compaction = true, true
 	caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 	if !m.name.samples(c) {
@@ -82,14 +84,16 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 // traits are what the model's name says. No configuration changes them.
 type traits struct {
 	reasons, takesReasoning bool
-	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks are
-	// those that other models take.
+	leastEffort             string
+	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks
+	// are those that other models take.
 	ignored, dropped, lacks []string
 }
 
 func (m *model) traitsOf() traits {
 	t := traits{
-		reasons: m.name.reasons(), takesReasoning: m.name.takesReasoning(), ignored: slices.Clone(chatapi.Ignored), dropped: slices.Clone(chatapi.Dropped),
+		reasons: m.name.reasons(), takesReasoning: m.name.takesReasoning(), leastEffort: m.name.leastEffort(),
+		ignored: slices.Clone(chatapi.Ignored), dropped: slices.Clone(chatapi.Dropped),
 	}
 	if t.reasons {
 		t.ignored, t.lacks = append(t.ignored, "temperature"), append(t.lacks, "temperature")

@@ -116,6 +116,25 @@ func (n name) takesReasoning() bool {
 	return (n.reasons() || n.isCodex()) && !strings.Contains(n.id, "gpt-5-chat")
 }
 
+// partialFragments are parts of names of models that take some efforts alone, or none, of which the least is not known.
+var partialFragments = []string{"chat", "-pro", "deep-research", "codex-mini", "o1-mini", "o1-preview"}
+
+// leastEffort is the effort with which the model reasons least; empty if that is not known, or if it does not reason:
+// https://platform.openai.com/docs/guides/reasoning.
+func (n name) leastEffort() string {
+	partial := func(part string) bool { return strings.Contains(n.id, part) }
+	switch {
+	case !n.isOSeries() && n.generation() < 5, slices.ContainsFunc(partialFragments, partial):
+		return ""
+	case n.isOSeries(), n.isCodex():
+		return "low"
+	case n.isAtLeast(5, 1):
+		return "none"
+	default:
+		return "minimal"
+	}
+}
+
 func (n name) isCodex() bool { return strings.Contains(n.id, "codex") }
 
 // takesEffort reports whether the model accepts a reasoning effort.

@@ -122,7 +122,8 @@ func (c *Services) ReadEnv(env config.Variables) {
 		if allowed := env.Get("EVALFLEET_MODELGW_" + envName(s.Name) + "_ALLOWED_BASE_URLS"); allowed != "" {
 			after.AllowedBaseURLs = strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
 		}
-		if after.APIKey == before.APIKey && after.BaseURL == before.BaseURL && after.AccountID == before.AccountID && after.Identity == before.Identity && slices.Equal(after.AllowedBaseURLs, before.AllowedBaseURLs) {
+		if after.APIKey == before.APIKey && after.BaseURL == before.BaseURL && after.AccountID == before.AccountID &&
+			after.Identity == before.Identity && slices.Equal(after.AllowedBaseURLs, before.AllowedBaseURLs) {
 			continue
 		}
 		if *c == nil {

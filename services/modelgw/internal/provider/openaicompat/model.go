@@ -189,6 +189,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey:  pool,
 		MaxTokens:      m.service.MaxTokens,
+		LeastEffort:    m.differs.LeastEffort,
 		MergeUser:      m.service.MergeTurns || m.service.MergeUser,
 		MergeAssistant: m.service.MergeTurns,
 		MergeSystem:    m.service.MergeSystem,
@@ -221,7 +222,9 @@ func (m *model) Capabilities() provider.Capabilities {
 	})
 	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
 	caps.Dropped = slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
-		return m.responses == nil && (slices.Contains(m.service.Sampling, option) || option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
+		return m.responses == nil && (slices.Contains(m.service.Sampling, option) ||
+			option == "reasoning_tokens" && m.service.ReasoningTokens ||
+			option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
 	})
 	if !m.draws() {
 		caps.Ignored = append(caps.Ignored, "modalities")
@@ -443,7 +446,10 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 // base is the part of a request that is the same in both formats, with the service's differences; it returns warnings.
 func (m *model) base(r *provider.Request) (base dialect.Request, warnings []string) {
 	sent := provider.Fit(m, r.Config).Sent
-	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r), Members: slices.Clone(m.members)}
+	base = dialect.Request{
+		Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent),
+		Stream: m.streams(r), Members: slices.Clone(m.members),
+	}
 	if id := r.Conversation(); id != "" && m.service.ConversationMember != "" {
 		base.Members = append(base.Members, dialect.Member{Name: m.service.ConversationMember, JSON: chatapi.Text(id)})
 	}

@@ -138,6 +138,8 @@ type Models struct {
 	Named *regexp.Regexp
 	// Efforts are the words that are sent for efforts; an effort without one is sent unchanged. An empty word omits it.
 	Efforts map[string]string
+	// LeastEffort is the effort with which they reason least, as in [provider.Capabilities].
+	LeastEffort string
 	// Ignored are options that they do not take, as in [provider.Capabilities].
 	Ignored []string
 	// Emulate puts tools into a prompt, unless a model argument says otherwise, and Unbounded leaves the bound of output

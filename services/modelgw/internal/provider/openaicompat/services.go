@@ -41,7 +41,7 @@ var services = []Service{
 	{
 		// https://api-docs.deepseek.com/guides/thinking_mode
 		Name: "deepseek", Description: "DeepSeek", Address: "https://api.deepseek.com",
-		Models: []Models{{Efforts: map[string]string{"minimal": "low", "medium": "high", "xhigh": "max"}}},
+		Models: []Models{{Efforts: map[string]string{"minimal": "low", "medium": "high", "xhigh": "max"}, LeastEffort: effortNone}},
 		Adapt:  adaptDeepSeek,
 		Full:   map[int][]string{http.StatusBadRequest: {"maximum context length", "input length"}},
 	},
@@ -49,7 +49,7 @@ var services = []Service{
 		// https://docs.fireworks.ai/api-reference/post-chatcompletions
 		Name: "fireworks", Description: "Fireworks AI", Address: "https://api.fireworks.ai/inference/v1",
 		Models: []Models{
-			{Named: regexp.MustCompile(`gpt-oss|minimax-m2`), Efforts: threeEfforts},
+			{Named: regexp.MustCompile(`gpt-oss|minimax-m2`), Efforts: threeEfforts, LeastEffort: "low"},
 			{Efforts: map[string]string{"minimal": "low"}},
 		},
 		StreamedOver:       16000,                // The service wants long answers streamed.
@@ -121,7 +121,7 @@ var services = []Service{
 		MaxTokens:    2048, // Its own default is 512.
 		WholeSchemas: true, WholeLogprobs: true,
 		Models: []Models{
-			{Named: regexp.MustCompile(`gpt-oss`), Efforts: threeEfforts},
+			{Named: regexp.MustCompile(`gpt-oss`), Efforts: threeEfforts, LeastEffort: "low"},
 			{Efforts: map[string]string{"none": "", "minimal": "low"}},
 		},
 		Adapt: adaptTogether, Batches: &batchapi.Together,

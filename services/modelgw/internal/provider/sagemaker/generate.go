@@ -122,7 +122,8 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 		schema.JsonSchema = dialect.EditSchema(schema.GetJsonSchema(), dialect.DropBounds)
 	}
 	request := &openaichat.Request{ModelInAddress: true, AnswerParts: true, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, dialect.DropBounds), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
+		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, dialect.DropBounds), Choice: r.ToolChoice, Config: c,
+		Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
 	}}
 	if !request.Stream {
 		request.Members = append(request.Members, dialect.Member{Name: "stream", JSON: "false"})
