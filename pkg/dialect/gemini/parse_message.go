@@ -1,10 +1,12 @@
 package gemini
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -21,6 +23,9 @@ type conversation struct {
 	open dialect.OpenCalls
 	// unnamed counts the calls and results without an id.
 	unnamed int
+	// said are the parts of the model's turn that is being read, and isAnswer means that there is one.
+	said     []*part
+	isAnswer bool
 }
 
 // newID makes an id for a call, or for a result without a call. It depends on nothing but the conversation, so that a
@@ -40,6 +45,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 	if err := dialect.Each(w.Contents, "contents[%d].", c.turn); err != nil {
 		return nil, err
 	}
+	c.answer()
 	return c.Messages(), nil
 }
 
@@ -83,6 +89,7 @@ func (c *conversation) user(turn *content) error {
 	if len(turn.Parts) == 0 {
 		return dialect.Required("parts")
 	}
+	c.answer()
 	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) error {
 		if p.Result != nil {
 			return dialect.At("functionResponse.", c.result(p.Result))
@@ -190,9 +197,8 @@ func (c *conversation) answered(r *functionResponse) string {
 	}
 }
 
-// model reads a turn of the model.
+// model reads a turn of the model. Several in a row are one: clients send each event of a stream back as a turn.
 func (c *conversation) model(turn *content) error {
-	read := turnReader{newID: c.newID}
 	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) (err error) {
 		switch {
 		case p.Result != nil:
@@ -202,16 +208,53 @@ func (c *conversation) model(turn *content) error {
 		case p.Call == nil && p.Code == nil && p.CodeResult == nil:
 			_, err = p.read()
 		}
-		read.part(p)
+		c.said = append(c.said, p)
 		return err
 	})
-	if err != nil {
-		return err
+	c.isAnswer = true
+	return err
+}
+
+// answer ends the model's turn, if there is one. Texts in a row, and thoughts, are the pieces of one.
+func (c *conversation) answer() {
+	if !c.isAnswer {
+		return
+	}
+	read := turnReader{newID: c.newID}
+	for said := c.said; len(said) > 0; {
+		p, end := *said[0], 1
+		if p.isText() {
+			text := []string{*p.Text}
+			for ; end < len(said) && said[end].isPieceAfter(&p); end++ {
+				text = append(text, *said[end].Text)
+				p.Signature = cmp.Or(said[end].Signature, p.Signature)
+			}
+			p.Text = new(strings.Join(text, ""))
+		}
+		if !p.isText() || *p.Text != "" || p.Signature != "" {
+			read.part(&p)
+		}
+		said = said[end:]
 	}
 	if !read.signed { // No Gemini server has answered it: anchors have nothing to keep, and mean nothing to other vendors.
 		read.parts = slices.DeleteFunc(read.parts, emptyAnchor)
 	}
 	c.Answer(read.parts, read.calls)
 	c.open.Open(read.calls)
-	return nil
+	c.said, c.isAnswer = nil, false
+}
+
+// isText reports whether a part is a text or a thought.
+func (p *part) isText() bool {
+	return p.Text != nil && p.Call == nil && p.Inline == nil && p.File == nil && p.Code == nil && p.CodeResult == nil
+}
+
+// isPieceAfter reports whether a part is the next piece of the text before it. A signature is on the first piece of a
+// text, and on the last of a thought.
+func (p *part) isPieceAfter(before *part) bool {
+	signature := p.Signature
+	if p.Thought {
+		signature = before.Signature
+	}
+	return p.isText() && p.Thought == before.Thought && signature == ""
 }
