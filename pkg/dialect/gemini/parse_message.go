@@ -24,8 +24,15 @@ type conversation struct {
 	// unnamed counts the calls and results without an id.
 	unnamed int
 	// said are the parts of the model's turn that is being read, and isAnswer means that there is one.
-	said     []*part
+	said     []piece
 	isAnswer bool
+}
+
+// piece is a part of a model's turn. Several turns in a row are one: clients send each event of a stream back as a turn.
+type piece struct {
+	*part
+	// begins means that it is the first of its turn on the wire.
+	begins bool
 }
 
 // newID makes an id for a call, or for a result without a call. It depends on nothing but the conversation, so that a
@@ -197,7 +204,7 @@ func (c *conversation) answered(r *functionResponse) string {
 	}
 }
 
-// model reads a turn of the model. Several in a row are one: clients send each event of a stream back as a turn.
+// model reads a turn of the model.
 func (c *conversation) model(turn *content) error {
 	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) (err error) {
 		switch {
@@ -208,21 +215,21 @@ func (c *conversation) model(turn *content) error {
 		case p.Call == nil && p.Code == nil && p.CodeResult == nil:
 			_, err = p.read()
 		}
-		c.said = append(c.said, p)
+		c.said = append(c.said, piece{p, p == &turn.Parts[0]})
 		return err
 	})
 	c.isAnswer = true
 	return err
 }
 
-// answer ends the model's turn, if there is one. Texts in a row, and thoughts, are the pieces of one.
+// answer ends the model's turn, if there is one.
 func (c *conversation) answer() {
 	if !c.isAnswer {
 		return
 	}
 	read := turnReader{newID: c.newID}
 	for said := c.said; len(said) > 0; {
-		p, end := *said[0], 1
+		p, end := *said[0].part, 1
 		if p.isText() {
 			text := []string{*p.Text}
 			for ; end < len(said) && said[end].isPieceAfter(&p); end++ {
@@ -249,12 +256,12 @@ func (p *part) isText() bool {
 	return p.Text != nil && p.Call == nil && p.Inline == nil && p.File == nil && p.Code == nil && p.CodeResult == nil
 }
 
-// isPieceAfter reports whether a part is the next piece of the text before it. A signature is on the first piece of a
-// text, and on the last of a thought.
-func (p *part) isPieceAfter(before *part) bool {
+// isPieceAfter reports whether an event of a stream went on with the text before it. A signature is on the first piece
+// of a text, and on the last of a thought.
+func (p piece) isPieceAfter(before *part) bool {
 	signature := p.Signature
 	if p.Thought {
 		signature = before.Signature
 	}
-	return p.isText() && p.Thought == before.Thought && signature == ""
+	return p.begins && p.isText() && p.Thought == before.Thought && signature == ""
 }

@@ -334,33 +334,33 @@ func TestTheComputerIsItsFunctions(t *testing.T) {
 	}
 }
 
-// Google's client for Python keeps each event of a stream as a turn of the model. To other vendors' models these would be
-// many messages, or one with as many lines.
+// Google's clients keep each event of a stream as a turn of the model. To other vendors' models these would be many
+// messages, or one with as many lines.
 func TestPiecesOfAStreamAreOneAnswer(t *testing.T) {
 	t.Parallel()
-	turns := []string{
-		`{"parts":[{"text":"th","thought":true}],"role":"model"},{"parts":[{"text":"ink","thought":true}],"role":"model"},{"parts":[{"text":"he"}],"role":"model"},
-			{"parts":[{"text":"llo"},{"text":""}],"role":"model"},{"parts":[{"functionCall":{"id":"1","name":"f","args":{}}}],"role":"model"},{"parts":[],"role":"model"}`,
-		`{"parts":[{"text":"th","thought":true},{"text":"ink","thought":true},{"text":"he"},{"text":"llo"},{"functionCall":{"id":"1","name":"f","args":{}}}],"role":"model"}`,
-	}
-	for _, turn := range turns {
-		m := parse(t, `{"contents":[{"parts":[{"text":"x"}]},`+turn+`,{"parts":[{"functionResponse":{"name":"f","response":{"output":"y"}}}]}]}`).Messages
-		require.Len(t, m, 3)
-		parts := m[1].GetContent().GetList().GetParts()
-		require.Len(t, parts, 2)
-		assert.Equal(t, "think", parts[0].GetReasoning().GetReasoning())
-		assert.Equal(t, "hello", parts[1].GetText().GetText())
-		assert.Equal(t, m[1].GetToolCalls()[0].GetId(), m[2].GetToolCallIds()[0])
-	}
+	m := parse(t, `{"contents":[{"parts":[{"text":"x"}]},{"parts":[{"text":"th","thought":true}],"role":"model"},{"parts":[{"text":"ink","thought":true}],"role":"model"},
+		{"parts":[{"text":"he"}],"role":"model"},{"parts":[{"text":"llo"},{"text":""}],"role":"model"},{"parts":[{"functionCall":{"id":"1","name":"f","args":{}}}],"role":"model"},
+		{"parts":[],"role":"model"},{"parts":[{"functionResponse":{"name":"f","response":{"output":"y"}}}]}]}`).Messages
+	require.Len(t, m, 3)
+	parts := m[1].GetContent().GetList().GetParts()
+	require.Len(t, parts, 2)
+	assert.Equal(t, "think", parts[0].GetReasoning().GetReasoning())
+	assert.Equal(t, "hello", parts[1].GetText().GetText())
+	assert.Equal(t, m[1].GetToolCalls()[0].GetId(), m[2].GetToolCallIds()[0])
 }
 
 // A signature is on the first piece of a text, and on the last of a thought.
 func TestASignatureDividesPiecesOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	parts := parse(t, `{"contents":[{"parts":[{"text":"x"}]},{"role":"model","parts":[{"text":"t","thought":true},{"text":"u","thought":true,"thoughtSignature":"b25l"},
-		{"text":"v","thought":true},{"text":"a"},{"text":"b"},{"text":"c","thoughtSignature":"c2ln"},{"text":"d"}]}]}`).Messages[1].GetContent().GetList().GetParts()
+	var turns string
+	for _, p := range []string{
+		`"text":"t","thought":true`, `"text":"u","thought":true,"thoughtSignature":"b25l"`, `"text":"v","thought":true`,
+		`"text":"a"`, `"text":"b"`, `"text":"c","thoughtSignature":"c2ln"`, `"text":"d"`,
+	} {
+		turns += `,{"role":"model","parts":[{` + p + `}]}`
+	}
 	var got []string
-	for _, p := range parts {
+	for _, p := range parse(t, `{"contents":[{"parts":[{"text":"x"}]}`+turns+`]}`).Messages[1].GetContent().GetList().GetParts() {
 		got = append(got, p.GetText().GetText()+p.GetReasoning().GetReasoning()+p.GetReasoning().GetSummary())
 	}
 	assert.Equal(t, []string{"b25ltu", "v", "ab", "c2ln", "cd"}, got)

@@ -77,7 +77,7 @@ func (e *encoder) part(part *contentv1.Content, ends bool) {
 	case *contentv1.Content_Audio:
 		e.file(p.Audio.GetMedia().GetUri(), "audio."+enum.Word(p.Audio.GetFormat()))
 	case *contentv1.Content_Document:
-		e.file(p.Document.GetMedia().GetUri(), p.Document.GetFilename())
+		e.file(p.Document.GetMedia().GetUri(), dialect.FileName(p.Document))
 	case *contentv1.Content_Video:
 		e.file(p.Video.GetMedia().GetUri(), "video."+enum.Word(p.Video.GetFormat()))
 	default:
