@@ -432,7 +432,7 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 		}
 	}
 	if request.StrictTools == nil && !m.service.PlainTools {
-		request.StrictTools = new(!m.service.LaxTools)
+		request.StrictTools = new(!m.service.LaxTools && !r.Client)
 	}
 	if m.service.MaxCompletionTokens || newer.MatchString(m.name) {
 		request.MaxTokensMember = "max_completion_tokens"
