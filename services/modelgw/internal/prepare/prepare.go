@@ -91,6 +91,9 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if others && c.SignCalls != nil {
 		edit(signed(prepared.Messages, c.SignCalls))
 	}
+	if given.Addresses && !c.Origins {
+		edit(withoutOrigins(prepared.Messages))
+	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
 	}

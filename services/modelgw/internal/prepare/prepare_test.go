@@ -149,3 +149,23 @@ func TestManyMessagesAreMerged(t *testing.T) {
 	assert.Len(t, merged[0].GetContent().GetList().GetParts(), len(messages))
 	assert.Less(t, time.Since(begun), waittest.Bound)
 }
+
+// The ids of messages of the Responses API are no part of what a client's model said. Only that API takes them back.
+func TestAClientsMessagesReachOtherVendorsWithoutTheirOrigin(t *testing.T) {
+	t.Parallel()
+	text := chat.TextPart("a")
+	text.InternalJson = `{"message_id":"msg_1"}`
+	said := chat.Assistant("")
+	said.Content = chat.ListContent(text)
+	for _, test := range []struct {
+		client, origins bool
+		want            string
+	}{{true, false, ""}, {true, true, text.GetInternalJson()}, {false, false, text.GetInternalJson()}} {
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Addresses: test.client}
+		prepared, err := prepare.Prepare(given, provider.Capabilities{Origins: test.origins})
+		require.NoError(t, err)
+		assert.Equal(t, test.want, prepared.Messages[1].GetContent().GetList().GetParts()[0].GetInternalJson())
+		assert.Equal(t, test.want == "", prepared.Changed)
+	}
+	assert.Equal(t, `{"message_id":"msg_1"}`, text.GetInternalJson(), "what the client gave stays as it is")
+}
