@@ -91,8 +91,11 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if others && c.SignCalls != nil {
 		edit(signed(prepared.Messages, c.SignCalls))
 	}
-	if given.Addresses && !c.Origins {
+	switch {
+	case given.Addresses && !c.Responses:
 		edit(withoutOrigins(prepared.Messages))
+	case given.Addresses && summary.reasoning:
+		edit(withoutOpenReasoning(prepared.Messages))
 	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))

@@ -54,6 +54,23 @@ func withoutOrigins(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	})
 }
 
+// withoutOpenReasoning removes from a client's messages the reasoning of other models that the Responses API has no place
+// for: it would be an item that says nothing.
+func withoutOpenReasoning(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	isOpen := func(part *contentv1.Content) bool {
+		r := part.GetReasoning()
+		return r != nil && !r.GetRedacted() && r.GetSignature() == "" && r.GetSummary() == ""
+	}
+	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+		if !slices.ContainsFunc(m.GetContent().GetList().GetParts(), isOpen) {
+			return m
+		}
+		bare := changed(m)
+		bare.Content = chat.ListContent(slices.DeleteFunc(bare.GetContent().GetList().GetParts(), isOpen)...)
+		return bare
+	})
+}
+
 // each returns messages with what change makes of them: the same list if that is nothing.
 func each(messages []*modelv1.ChatMessage, change func(*modelv1.ChatMessage) *modelv1.ChatMessage) []*modelv1.ChatMessage {
 	own := false

@@ -267,8 +267,9 @@ type Capabilities struct {
 	// model without one, such as a scripted one, is sent every seal, and its own are of an unknown maker.
 	// [Model.CapabilitiesOf] fills it in for providers with a format.
 	Sealer string
-	// Origins means that texts go back with the ids and phases of the messages that they came in, as in the Responses API.
-	Origins bool
+	// Responses means that the model is asked by the Responses API: texts go back with the ids and phases of the messages
+	// that they came in, and reasoning that is neither sealed nor has a summary has no place.
+	Responses bool
 	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
 	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.
 	SignCalls func(*modelv1.ChatMessage) *modelv1.ChatMessage

@@ -58,7 +58,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		caps.ExtraBodyDropped = chatapi.ExtraBodyDropped
 		return caps
 	}
-	caps.Sealer, caps.Origins = m.sealer, true
+	caps.Sealer, caps.Responses = m.sealer, true
 	caps.Fetches.Documents = m.atVendor
 	caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
 	caps.Features.ToolResultImages, caps.Features.Compaction = true, true

@@ -203,7 +203,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Sealer:    m.sealer,
 	}
 	if m.responses != nil {
-		caps.Origins = true
+		caps.Responses = true
 		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
