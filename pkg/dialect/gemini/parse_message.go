@@ -74,13 +74,7 @@ func (c *conversation) system(turn *content) error {
 
 // turn reads a turn, with its bytes in the alphabet that all vendors read.
 func (c *conversation) turn(turn *content) error {
-	for i := range turn.Parts {
-		p := &turn.Parts[i]
-		p.Signature = dialect.StandardBase64(p.Signature)
-		if p.Inline != nil {
-			p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
-		}
-	}
+	standardize(turn.Parts)
 	switch turn.Role {
 	case roleUser, "", "function":
 		return c.user(turn)
@@ -88,6 +82,19 @@ func (c *conversation) turn(turn *content) error {
 		return c.model(turn)
 	default:
 		return dialect.Invalid("role", "%q is none of user, model", turn.Role)
+	}
+}
+
+func standardize(parts []part) {
+	for i := range parts {
+		p := &parts[i]
+		p.Signature = dialect.StandardBase64(p.Signature)
+		if p.Inline != nil {
+			p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
+		}
+		if p.Result != nil {
+			standardize(p.Result.Parts)
+		}
 	}
 }
 

@@ -365,3 +365,18 @@ func TestASignatureDividesPiecesOfAnAnswer(t *testing.T) {
 	}
 	assert.Equal(t, []string{"b25ltu", "v", "ab", "c2ln", "cd"}, got)
 }
+
+// Google's client for Python writes bytes in the alphabet of addresses, also those of a function's result.
+func TestMediaOfResultsIsReadInEitherAlphabet(t *testing.T) {
+	t.Parallel()
+	m := parse(t, `{"contents":[{"parts":[{"text":"x"}]},{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"f",
+		"response":{"output":"y"},"parts":[{"inlineData":{"mimeType":"image/png","data":"-_-_"}}]}}]}]}`).Messages
+	assert.Equal(t, "data:image/png;base64,+/+/", m[2].GetContent().GetList().GetParts()[1].GetImage().GetMedia().GetUri())
+}
+
+// The value of an enum is a bare word at Gemini, and a text in JSON at other vendors.
+func TestAnAnswerThatIsABareEnumIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := gemini.Codec{}.ParseRequest([]byte(`{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"responseMimeType":"text/x.enum","responseSchema":{"type":"STRING","enum":["a"]}}}`))
+	require.ErrorContains(t, err, "generationConfig.responseMimeType")
+}
