@@ -99,7 +99,7 @@ type Request struct {
 	Attempt int
 	// Origin identifies on whose behalf the call is made.
 	Origin Origin
-	// Client means that a client of an endpoint asks: schemas of its tools follow no vendor's rules but its own's.
+	// Client means that a client of an endpoint asks, who sees no warnings, and whose tools have schemas of any form.
 	Client bool
 	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context ends:
 	// the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate runs. Nil: no
