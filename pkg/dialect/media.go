@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"cmp"
+	"regexp"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -18,6 +20,38 @@ var (
 		"video/quicktime": contentv1.VideoFormat_VIDEO_FORMAT_MOV, "video/mov": contentv1.VideoFormat_VIDEO_FORMAT_MOV,
 	}
 )
+
+// extensions are those of files whose media types name none.
+var extensions = map[string]string{
+	"text/plain": ".txt", "text/markdown": ".md", "application/msword": ".doc",
+	"application/vnd.openxmlformats-officedocument.wordprocessingml.document":   ".docx",
+	"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":         ".xlsx",
+	"application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
+}
+
+// extension matches the end of a file's name that says what it is, and subtype a media type that says it too.
+var (
+	extension = regexp.MustCompile(`\.[A-Za-z][A-Za-z0-9]{0,7}$`)
+	subtype   = regexp.MustCompile(`^[a-z]+/([a-z0-9]{1,8})$`)
+)
+
+// FileName is the name of a document for vendors that know a file's kind by the end of its name: its own, with the end
+// that its media type has if it has none; `document` if it has no name.
+func FileName(document *contentv1.Document) string {
+	name := cmp.Or(document.GetFilename(), "document")
+	if extension.MatchString(name) {
+		return name
+	}
+	mediaType, _, _ := SplitDataURI(document.GetMedia().GetUri())
+	mediaType = cmp.Or(mediaType, document.GetMimeType())
+	if known := extensions[mediaType]; known != "" {
+		return name + known
+	}
+	if match := subtype.FindStringSubmatch(mediaType); match != nil {
+		return name + "." + match[1]
+	}
+	return name
+}
 
 // MediaPart returns the part of media with a media type: a document, where the type has no kind of its own.
 func MediaPart(mediaType, uri string) *contentv1.Content {

@@ -180,14 +180,15 @@ func TestASchemaOfOpenAPIBecomesAJSONSchema(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
 		`{"type":"OBJECT","properties":{"type":{"type":"STRING","enum":["A"]},"x":{"anyOf":[{"type":"ARRAY","items":{"type":"NUMBER"}}]}}}`: `{"type":"object","properties":{"type":{"type":"string","enum":["A"]},"x":{"anyOf":[{"type":"array","items":{"type":"number"}}]}}}`,
-		`{"type": "object", "default": {"type": "X"}}`:              `{"type": "object", "default": {"type": "X"}}`,
-		`{"type":"INTEGER","nullable":true}`:                        `{"type":["integer","null"]}`,
-		`{"type": "STRING", "nullable": false}`:                     `{"type":"string"}`,
-		`{"type":"STRING","nullable":true,"enum":["a"]}`:            `{"type":["string","null"],"enum":["a",null]}`,
-		`{"nullable":true,"anyOf":[{"type":"STRING"}]}`:             `{"anyOf":[{"type":"string"},{"type":"null"}]}`,
-		`{"properties":{"nullable":{"type":"string"}}}`:             `{"properties":{"nullable":{"type":"string"}}}`,
-		`{"type":"array","minItems":"1","maxItems":3,"title":"1"}`:  `{"type":"array","minItems":1,"maxItems":3,"title":"1"}`,
-		`{"type":"object","properties":{"minItems":{"default":1}}}`: `{"type":"object","properties":{"minItems":{"default":1}}}`,
+		`{"type": "object", "default": {"type": "X"}}`:                                                             `{"type": "object", "default": {"type": "X"}}`,
+		`{"type":"INTEGER","nullable":true}`:                                                                       `{"type":["integer","null"]}`,
+		`{"type": "STRING", "nullable": false}`:                                                                    `{"type":"string"}`,
+		`{"type":"STRING","nullable":true,"enum":["a"]}`:                                                           `{"type":["string","null"],"enum":["a",null]}`,
+		`{"nullable":true,"anyOf":[{"type":"STRING"}]}`:                                                            `{"anyOf":[{"type":"string"},{"type":"null"}]}`,
+		`{"properties":{"nullable":{"type":"string"}}}`:                                                            `{"properties":{"nullable":{"type":"string"}}}`,
+		`{"type":"array","minItems":"1","maxItems":3,"title":"1"}`:                                                 `{"type":"array","minItems":1,"maxItems":3,"title":"1"}`,
+		`{"type":"object","properties":{"minItems":{"default":1}}}`:                                                `{"type":"object","properties":{"minItems":{"default":1}}}`,
+		`{"properties":{"propertyOrdering":{"type":"string"}},"property_ordering":["a"],"propertyOrdering":["a"]}`: `{"properties":{"propertyOrdering":{"type":"string"}}}`,
 		`no JSON`: `no JSON`,
 	} {
 		assert.Equal(t, want, dialect.FromOpenAPI(schema))

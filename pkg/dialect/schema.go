@@ -72,7 +72,7 @@ var (
 )
 
 // FromOpenAPI returns a schema in Google's form of OpenAPI as a JSON Schema: its types are in capitals there, a value that
-// may be null is `nullable`, and whole numbers may be texts. One without any of these is returned byte for byte.
+// may be null is `nullable`, whole numbers may be texts, and properties have an order. One without any of these is returned byte for byte.
 func FromOpenAPI(schema string) string {
 	value, err := orderedjson.Decode([]byte(schema))
 	if err != nil || !fromOpenAPI(value) {
@@ -92,6 +92,7 @@ func fromOpenAPI(schema any) (changed bool) {
 		changed = lowerType(v)
 		changed = wholeNumbers(v) || changed
 		changed = orNull(v) || changed
+		changed = unordered(v) || changed
 		for name, member := range v.All() {
 			schemas, isObject := member.(*orderedjson.Object)
 			switch {
@@ -103,6 +104,18 @@ func fromOpenAPI(schema any) (changed bool) {
 			default:
 				changed = fromOpenAPI(member) || changed
 			}
+		}
+	}
+	return changed
+}
+
+// unordered removes the order of properties, which no JSON Schema has and servers of strict schemas refuse. The properties
+// stand in an order of their own.
+func unordered(schema *orderedjson.Object) (changed bool) {
+	for _, name := range []string{"propertyOrdering", "property_ordering"} {
+		if _, has := schema.Get(name); has {
+			schema.Delete(name)
+			changed = true
 		}
 	}
 	return changed

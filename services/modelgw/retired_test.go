@@ -52,3 +52,17 @@ func TestWhatIsListedIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// An address with a path is none of xAI's, whose API is gRPC, but may be that of another service: only calls of the
+// account fail.
+func TestAnAccountThatIsConfiguredWronglyIsListed(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Grok.APIKey, c.Grok.GrokBaseURL = config.NewSecret("k"), "https://api.x.ai/v1"
+	})
+	answer, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: "grok"})
+	require.NoError(t, err)
+	assert.NotEmpty(t, answer.GetModels())
+	_, err = g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: "providers/grok/models/grok-4"})
+	require.ErrorContains(t, err, "host and port of a gRPC server")
+}

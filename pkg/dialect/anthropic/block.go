@@ -86,7 +86,7 @@ func (e *encoder) textBlock(text string) {
 
 func (e *encoder) call(call *toolv1.ToolCall) {
 	e.Body.TextMember("type", "tool_use")
-	e.Body.TextMember("id", call.GetId())
+	e.Body.TextMember("id", e.callID(call.GetId()))
 	if call.GetFunction() == e.Toolset && e.Toolset != "" {
 		if action, input, ok := computer.ActionOf(call); ok {
 			e.Body.TextMember("name", action)
@@ -102,7 +102,7 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 // result writes a tool's result: its content, or its error.
 func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.TextMember("type", "tool_result")
-	e.Body.TextMember("tool_use_id", chat.CallID(m))
+	e.Body.TextMember("tool_use_id", e.callID(chat.CallID(m)))
 	if m.GetFunction() == e.Toolset {
 		e.Body.TextUnlessEmpty("toolset_name", e.Toolset)
 	}

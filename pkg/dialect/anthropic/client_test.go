@@ -326,6 +326,17 @@ func TestWhereSystemMessagesGo(t *testing.T) {
 	}
 }
 
+// The server takes ids of letters, digits, `_` and `-` alone.
+func TestIDsOfOtherVendorsCallsAreThoseOfTheServer(t *testing.T) {
+	t.Parallel()
+	call := chat.Call("functions.f:0", "f", "{}")
+	messages := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", call), chat.ToolMessage(&toolv1.ToolResult{CallId: call.GetId(), Function: "f", Content: chat.TextContent("r")})}
+	body, err := anthropic.Codec{}.AppendRequest(nil, &dialect.Request{Model: "m", Messages: messages, Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: `{"type":"object"}`}}, Config: &modelv1.GenerateConfig{MaxTokens: new(int64(9))}})
+	require.NoError(t, err)
+	assert.NotContains(t, string(body), "functions.f:0")
+	assert.Equal(t, 2, strings.Count(string(body), dialect.PlainCallID(call.GetId(), 64)), "%s", body)
+}
+
 func TestWhatTheFormatCannotSay(t *testing.T) {
 	t.Parallel()
 	uri := func(u string) *contentv1.Media { return &contentv1.Media{Source: &contentv1.Media_Uri{Uri: u}} }

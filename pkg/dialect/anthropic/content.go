@@ -33,6 +33,7 @@ type wireBlock struct {
 	Content   jsonread.TextOrRaw `json:"content"`
 	Source    *wireSource        `json:"source"`
 	Title     string             `json:"title"`
+	Context   string             `json:"context"`   // of a document
 	ToolName  string             `json:"tool_name"` // of a reference to a tool
 	Cache     json.RawMessage    `json:"cache_control"`
 

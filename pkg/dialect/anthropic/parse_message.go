@@ -206,10 +206,11 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 		if err != nil {
 			return nil, unreadable("source.content", err)
 		}
-		return userParts(blocks, "source.content.%d.", "document")
+		parts, err := userParts(blocks, "source.content.%d.", "document")
+		return append(b.context(), parts...), err
 	case b.Type == "image", b.Type == "document":
 		part, err := b.mediaPart()
-		return []*contentv1.Content{part}, err
+		return append(b.context(), part), err
 	case b.Type == "tool_reference":
 		return []*contentv1.Content{chat.TextPart("Tool found: " + b.ToolName)}, nil
 	case b.Type == "":
@@ -217,6 +218,14 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	default:
 		return nil, dialect.NotSupported("type", "%q is not supported here", b.Type)
 	}
+}
+
+// context is what the client says of a document beside it, which other vendors have no place for: a text before it.
+func (b *wireBlock) context() []*contentv1.Content {
+	if b.Type != "document" || b.Context == "" {
+		return nil
+	}
+	return []*contentv1.Content{chat.TextPart("Context of the next document: " + b.Context)}
 }
 
 // mediaPart reads an image or a document: its data, or its address.

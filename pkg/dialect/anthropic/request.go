@@ -93,7 +93,7 @@ func (r *Request) AppendCount(dst []byte) ([]byte, error) { return r.write(dst, 
 
 // write appends a request with these options between the model's name and the conversation.
 func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
-	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Messages API"), cites: cites(r.Messages)}
+	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, &r.Request, "the Messages API"), cites: cites(r.Messages), asks: true}
 	p := e.plan()
 	e.Body.BeginObject()
 	if !r.ModelInAddress {
@@ -122,6 +122,16 @@ type encoder struct {
 	dialect.Encoder
 	// cites means that a document is to be cited. The server then requires it of all documents.
 	cites bool
+	// asks means that a request is written, and not an answer.
+	asks bool
+}
+
+// callID is the id of a call, in a request as the server takes it.
+func (e *encoder) callID(id string) string {
+	if e.asks {
+		return dialect.PlainCallID(id, len(id))
+	}
+	return id
 }
 
 // mark writes the member that marks an object for the cache.

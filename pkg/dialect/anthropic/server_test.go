@@ -344,3 +344,15 @@ func TestAReferenceToAToolIsAText(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "Tool found: read_file\nTool found: grep", chat.Text(r.Messages[2]))
 }
+
+// Other vendors' documents have no such member, so that the model would not see it.
+func TestWhatAClientSaysOfADocumentIsKept(t *testing.T) {
+	t.Parallel()
+	for _, source := range []string{`{"type":"text","media_type":"text/plain","data":"x"}`, `{"type":"content","content":[{"type":"text","text":"x"}]}`} {
+		r, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":[{"type":"document","context":"of 2024","source":` + source + `}]}]}`))
+		require.NoError(t, err)
+		parts := r.Messages[0].GetContent().GetList().GetParts()
+		require.Len(t, parts, 2)
+		assert.Equal(t, "Context of the next document: of 2024", parts[0].GetText().GetText())
+	}
+}

@@ -27,7 +27,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, _ dialect.R
 		writeAnswerPart(w, part)
 	}
 	for _, call := range choice.GetMessage().GetToolCalls() {
-		writeCall(w, call)
+		writeCall(w, call.GetId(), call)
 	}
 	w.EndList()
 	w.EndObject()

@@ -157,6 +157,9 @@ func writeSource(w *jsonwrite.Writer, data string) {
 	w.TextObjectMember("source", "bytes", data)
 }
 
+// maxCallID bounds the id of a call in bytes, as the API does.
+const maxCallID = 64
+
 // Statuses of a tool's result.
 const (
 	statusSuccess = "success"
@@ -168,7 +171,7 @@ const (
 func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) {
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("toolResult")
-	e.Body.TextMember("toolUseId", chat.CallID(m))
+	e.Body.TextMember("toolUseId", dialect.PlainCallID(chat.CallID(m), maxCallID))
 	e.Body.Key("content")
 	for _, said := range jsonwrite.List(e.Body, append([]*modelv1.ChatMessage{m}, following...)) {
 		for _, part := range chat.Parts(said.GetContent()) {
@@ -197,7 +200,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	}
 	for _, call := range m.GetToolCalls() {
 		e.CheckCall(call)
-		writeCall(e.Body, call)
+		writeCall(e.Body, dialect.PlainCallID(call.GetId(), maxCallID), call)
 	}
 	if len(e.Body.Bytes()) == before {
 		writeText(e.Body, noContent)

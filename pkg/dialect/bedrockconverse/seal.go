@@ -93,10 +93,10 @@ func writeRedacted(w *jsonwrite.Writer, content string) {
 	w.EndObject()
 }
 
-func writeCall(w *jsonwrite.Writer, call *toolv1.ToolCall) {
+func writeCall(w *jsonwrite.Writer, id string, call *toolv1.ToolCall) {
 	w.BeginObject()
 	w.BeginObjectMember("toolUse")
-	w.TextMember("toolUseId", call.GetId())
+	w.TextMember("toolUseId", id)
 	w.TextMember("name", call.GetFunction())
 	w.RawMember("input", dialect.ArgumentsOf(call))
 	w.EndObject()

@@ -239,12 +239,12 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 func (o *wireConfig) format(c *modelv1.GenerateConfig) error {
 	schema := schemaOf(o.JSONSchema, o.Schema)
 	switch {
+	case o.Type != "" && o.Type != typeText && o.Type != typeJSON: // One of an enum is a bare word, and no JSON.
+		return dialect.NotSupported(paramConfig+"responseMimeType", "%q is none of %s, %s", o.Type, typeText, typeJSON)
 	case schema != "":
 		c.ResponseSchema = &modelv1.ResponseSchema{Name: "response", JsonSchema: schema}
 	case o.Type == typeJSON:
 		c.ResponseSchema = dialect.AnyJSON()
-	case o.Type != "" && o.Type != typeText:
-		return dialect.NotSupported(paramConfig+"responseMimeType", "%q is none of %s, %s", o.Type, typeText, typeJSON)
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package gemini
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -21,6 +23,16 @@ type conversation struct {
 	open dialect.OpenCalls
 	// unnamed counts the calls and results without an id.
 	unnamed int
+	// said are the parts of the model's turn that is being read, and isAnswer means that there is one.
+	said     []piece
+	isAnswer bool
+}
+
+// piece is a part of a model's turn. Several turns in a row are one: clients send each event of a stream back as a turn.
+type piece struct {
+	*part
+	// begins means that it is the first of its turn on the wire.
+	begins bool
 }
 
 // newID makes an id for a call, or for a result without a call. It depends on nothing but the conversation, so that a
@@ -40,6 +52,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 	if err := dialect.Each(w.Contents, "contents[%d].", c.turn); err != nil {
 		return nil, err
 	}
+	c.answer()
 	return c.Messages(), nil
 }
 
@@ -61,13 +74,7 @@ func (c *conversation) system(turn *content) error {
 
 // turn reads a turn, with its bytes in the alphabet that all vendors read.
 func (c *conversation) turn(turn *content) error {
-	for i := range turn.Parts {
-		p := &turn.Parts[i]
-		p.Signature = dialect.StandardBase64(p.Signature)
-		if p.Inline != nil {
-			p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
-		}
-	}
+	standardize(turn.Parts)
 	switch turn.Role {
 	case roleUser, "", "function":
 		return c.user(turn)
@@ -78,11 +85,25 @@ func (c *conversation) turn(turn *content) error {
 	}
 }
 
+func standardize(parts []part) {
+	for i := range parts {
+		p := &parts[i]
+		p.Signature = dialect.StandardBase64(p.Signature)
+		if p.Inline != nil {
+			p.Inline.Data = dialect.StandardBase64(p.Inline.Data)
+		}
+		if p.Result != nil {
+			standardize(p.Result.Parts)
+		}
+	}
+}
+
 // user reads a turn of the user: results of calls, each a message, and what is between them.
 func (c *conversation) user(turn *content) error {
 	if len(turn.Parts) == 0 {
 		return dialect.Required("parts")
 	}
+	c.answer()
 	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) error {
 		if p.Result != nil {
 			return dialect.At("functionResponse.", c.result(p.Result))
@@ -192,7 +213,6 @@ func (c *conversation) answered(r *functionResponse) string {
 
 // model reads a turn of the model.
 func (c *conversation) model(turn *content) error {
-	read := turnReader{newID: c.newID}
 	err := dialect.Each(turn.Parts, "parts[%d].", func(p *part) (err error) {
 		switch {
 		case p.Result != nil:
@@ -202,16 +222,53 @@ func (c *conversation) model(turn *content) error {
 		case p.Call == nil && p.Code == nil && p.CodeResult == nil:
 			_, err = p.read()
 		}
-		read.part(p)
+		c.said = append(c.said, piece{p, p == &turn.Parts[0]})
 		return err
 	})
-	if err != nil {
-		return err
+	c.isAnswer = true
+	return err
+}
+
+// answer ends the model's turn, if there is one.
+func (c *conversation) answer() {
+	if !c.isAnswer {
+		return
+	}
+	read := turnReader{newID: c.newID}
+	for said := c.said; len(said) > 0; {
+		p, end := *said[0].part, 1
+		if p.isText() {
+			text := []string{*p.Text}
+			for ; end < len(said) && said[end].isPieceAfter(&p); end++ {
+				text = append(text, *said[end].Text)
+				p.Signature = cmp.Or(said[end].Signature, p.Signature)
+			}
+			p.Text = new(strings.Join(text, ""))
+		}
+		if !p.isText() || *p.Text != "" || p.Signature != "" {
+			read.part(&p)
+		}
+		said = said[end:]
 	}
 	if !read.signed { // No Gemini server has answered it: anchors have nothing to keep, and mean nothing to other vendors.
 		read.parts = slices.DeleteFunc(read.parts, emptyAnchor)
 	}
 	c.Answer(read.parts, read.calls)
 	c.open.Open(read.calls)
-	return nil
+	c.said, c.isAnswer = nil, false
+}
+
+// isText reports whether a part is a text or a thought.
+func (p *part) isText() bool {
+	return p.Text != nil && p.Call == nil && p.Inline == nil && p.File == nil && p.Code == nil && p.CodeResult == nil
+}
+
+// isPieceAfter reports whether an event of a stream went on with the text before it. A signature is on the first piece
+// of a text, and on the last of a thought.
+func (p piece) isPieceAfter(before *part) bool {
+	signature := p.Signature
+	if p.Thought {
+		signature = before.Signature
+	}
+	return p.begins && p.isText() && p.Thought == before.Thought && signature == ""
 }

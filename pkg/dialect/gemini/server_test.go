@@ -333,3 +333,50 @@ func TestTheComputerIsItsFunctions(t *testing.T) {
 		assert.NotContains(t, names, "search")
 	}
 }
+
+// Google's clients keep each event of a stream as a turn of the model. To other vendors' models these would be many
+// messages, or one with as many lines.
+func TestPiecesOfAStreamAreOneAnswer(t *testing.T) {
+	t.Parallel()
+	m := parse(t, `{"contents":[{"parts":[{"text":"x"}]},{"parts":[{"text":"th","thought":true}],"role":"model"},{"parts":[{"text":"ink","thought":true}],"role":"model"},
+		{"parts":[{"text":"he"}],"role":"model"},{"parts":[{"text":"llo"},{"text":""}],"role":"model"},{"parts":[{"functionCall":{"id":"1","name":"f","args":{}}}],"role":"model"},
+		{"parts":[],"role":"model"},{"parts":[{"functionResponse":{"name":"f","response":{"output":"y"}}}]}]}`).Messages
+	require.Len(t, m, 3)
+	parts := m[1].GetContent().GetList().GetParts()
+	require.Len(t, parts, 2)
+	assert.Equal(t, "think", parts[0].GetReasoning().GetReasoning())
+	assert.Equal(t, "hello", parts[1].GetText().GetText())
+	assert.Equal(t, m[1].GetToolCalls()[0].GetId(), m[2].GetToolCallIds()[0])
+}
+
+// A signature is on the first piece of a text, and on the last of a thought.
+func TestASignatureDividesPiecesOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	var turns string
+	for _, p := range []string{
+		`"text":"t","thought":true`, `"text":"u","thought":true,"thoughtSignature":"b25l"`, `"text":"v","thought":true`,
+		`"text":"a"`, `"text":"b"`, `"text":"c","thoughtSignature":"c2ln"`, `"text":"d"`,
+	} {
+		turns += `,{"role":"model","parts":[{` + p + `}]}`
+	}
+	var got []string
+	for _, p := range parse(t, `{"contents":[{"parts":[{"text":"x"}]}`+turns+`]}`).Messages[1].GetContent().GetList().GetParts() {
+		got = append(got, p.GetText().GetText()+p.GetReasoning().GetReasoning()+p.GetReasoning().GetSummary())
+	}
+	assert.Equal(t, []string{"b25ltu", "v", "ab", "c2ln", "cd"}, got)
+}
+
+// Google's client for Python writes bytes in the alphabet of addresses, also those of a function's result.
+func TestMediaOfResultsIsReadInEitherAlphabet(t *testing.T) {
+	t.Parallel()
+	m := parse(t, `{"contents":[{"parts":[{"text":"x"}]},{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"f",
+		"response":{"output":"y"},"parts":[{"inlineData":{"mimeType":"image/png","data":"-_-_"}}]}}]}]}`).Messages
+	assert.Equal(t, "data:image/png;base64,+/+/", m[2].GetContent().GetList().GetParts()[1].GetImage().GetMedia().GetUri())
+}
+
+// The value of an enum is a bare word at Gemini, and a text in JSON at other vendors.
+func TestAnAnswerThatIsABareEnumIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := gemini.Codec{}.ParseRequest([]byte(`{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"responseMimeType":"text/x.enum","responseSchema":{"type":"STRING","enum":["a"]}}}`))
+	require.ErrorContains(t, err, "generationConfig.responseMimeType")
+}

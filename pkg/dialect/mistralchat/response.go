@@ -72,7 +72,7 @@ func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := chat.Generated(model)
-	m.Content, m.ToolCalls = c.Message.content(), openai.ReadCalls(c.Message.ToolCalls, tools)
+	m.Content, m.ToolCalls = c.Message.content(), openai.AnsweredCalls(c.Message.ToolCalls, tools)
 	return &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason)}
 }
 

@@ -116,7 +116,7 @@ func (e *encoder) userPart(part *contentv1.Content) {
 		e.Body.TextObjectMember("input_audio", "data", data, "format", enum.Word(p.Audio.GetFormat()))
 	case *contentv1.Content_Document:
 		e.Body.TextMember("type", "file")
-		e.Body.TextObjectMember("file", "file_data", p.Document.GetMedia().GetUri(), "filename", p.Document.GetFilename())
+		e.Body.TextObjectMember("file", "file_data", p.Document.GetMedia().GetUri(), "filename", dialect.FileName(p.Document))
 	case *contentv1.Content_Video:
 		e.Refuse("messages", "video")
 	default:

@@ -193,7 +193,7 @@ func (c *completion) Metadata() string {
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := chat.Generated(model)
-	m.Content, m.ToolCalls = withImages(c.Message.content(), c.Message.Images), openai.ReadCalls(c.Message.ToolCalls, tools)
+	m.Content, m.ToolCalls = withImages(c.Message.content(), c.Message.Images), openai.AnsweredCalls(c.Message.ToolCalls, tools)
 	return &modelv1.Choice{
 		Message: m, StopReason: chat.ProviderStopReason(c.FinishReason), StopDetails: c.stopDetails(), Logprobs: c.Logprobs.message(),
 	}

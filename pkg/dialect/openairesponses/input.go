@@ -77,7 +77,7 @@ func (e *encoder) part(part *contentv1.Content, ends bool) {
 	case *contentv1.Content_Audio:
 		e.file(p.Audio.GetMedia().GetUri(), "audio."+enum.Word(p.Audio.GetFormat()))
 	case *contentv1.Content_Document:
-		e.file(p.Document.GetMedia().GetUri(), p.Document.GetFilename())
+		e.file(p.Document.GetMedia().GetUri(), dialect.FileName(p.Document))
 	case *contentv1.Content_Video:
 		e.file(p.Video.GetMedia().GetUri(), "video."+enum.Word(p.Video.GetFormat()))
 	default:
@@ -96,6 +96,9 @@ func (e *encoder) file(uri, name string) {
 	e.Body.TextMember("filename", name)
 }
 
+// maxCallID bounds the id of a call in bytes, as the API does.
+const maxCallID = 64
+
 // result writes a tool's result: its content, or the message of its error alone.
 func (e *encoder) result(m *modelv1.ChatMessage) {
 	if e.computerResult(chat.CallID(m), m) {
@@ -103,7 +106,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	}
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeResult)
-	e.Body.TextMember("call_id", chat.CallID(m))
+	e.Body.TextMember("call_id", dialect.ShortCallID(chat.CallID(m), maxCallID))
 	e.Body.Key("output")
 	switch {
 	case m.GetError() != nil:
@@ -256,6 +259,6 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 
 func (e *encoder) call(call *toolv1.ToolCall) {
 	if !e.computer(call) {
-		e.Body.TextObject("type", typeCall, "call_id", call.GetId(), "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
+		e.Body.TextObject("type", typeCall, "call_id", dialect.ShortCallID(call.GetId(), maxCallID), "name", call.GetFunction(), "arguments", dialect.ArgumentsOf(call))
 	}
 }

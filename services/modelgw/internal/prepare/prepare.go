@@ -91,6 +91,12 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if others && c.SignCalls != nil {
 		edit(signed(prepared.Messages, c.SignCalls))
 	}
+	switch {
+	case given.Addresses && !c.Responses:
+		edit(withoutOrigins(prepared.Messages))
+	case given.Addresses && summary.reasoning:
+		edit(withoutOpenReasoning(prepared.Messages))
+	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
 	}

@@ -149,3 +149,39 @@ func TestManyMessagesAreMerged(t *testing.T) {
 	assert.Len(t, merged[0].GetContent().GetList().GetParts(), len(messages))
 	assert.Less(t, time.Since(begun), waittest.Bound)
 }
+
+// The ids of messages of the Responses API are no part of what a client's model said. Only that API takes them back.
+func TestAClientsMessagesReachOtherVendorsWithoutTheirOrigin(t *testing.T) {
+	t.Parallel()
+	text := chat.TextPart("a")
+	text.InternalJson = `{"message_id":"msg_1"}`
+	said := chat.Assistant("")
+	said.Content = chat.ListContent(text)
+	for _, test := range []struct {
+		client, responses bool
+		want              string
+	}{{true, false, ""}, {true, true, text.GetInternalJson()}, {false, false, text.GetInternalJson()}} {
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Addresses: test.client}
+		prepared, err := prepare.Prepare(given, provider.Capabilities{Responses: test.responses})
+		require.NoError(t, err)
+		assert.Equal(t, test.want, prepared.Messages[1].GetContent().GetList().GetParts()[0].GetInternalJson())
+		assert.Equal(t, test.want == "", prepared.Changed)
+	}
+	assert.Equal(t, `{"message_id":"msg_1"}`, text.GetInternalJson(), "what the client gave stays as it is")
+}
+
+// The Responses API has no place for a thought that is neither sealed nor has a summary.
+func TestOpenReasoningOfOthersIsNoItemOfTheResponsesAPI(t *testing.T) {
+	t.Parallel()
+	kept := chat.ReasoningPart("why")
+	kept.GetReasoning().Summary = new("sum")
+	said := chat.Assistant("")
+	said.Content = chat.ListContent(chat.ReasoningPart("how"), kept, chat.TextPart("a"))
+	for client, want := range map[bool]int{true: 2, false: 3} {
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Addresses: client}
+		prepared, err := prepare.Prepare(given, provider.Capabilities{Responses: true, AutoReasoning: prepare.ReasoningAll})
+		require.NoError(t, err)
+		assert.Len(t, prepared.Messages[1].GetContent().GetList().GetParts(), want)
+	}
+	assert.Len(t, said.GetContent().GetList().GetParts(), 3, "what the client gave stays as it is")
+}

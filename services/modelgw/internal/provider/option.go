@@ -16,7 +16,7 @@ import (
 var usual = (&modelv1.GenerateConfig{
 	Temperature: new(1.0), TopP: new(1.0), FrequencyPenalty: new(0.0), PresencePenalty: new(0.0), NumChoices: new(int32(1)), LogitBias: &modelv1.LogitBias{},
 	Logprobs: new(false), TopLogprobs: new(int32(0)), Verbosity: new("medium"), BestOf: new(int32(1)), ParallelToolCalls: new(true), InternalTools: new(false),
-	FallbackModels: &modelv1.StringList{}, Modalities: &modelv1.ModalityList{}, CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_AUTO,
+	StopSeqs: &modelv1.StringList{}, FallbackModels: &modelv1.StringList{}, Modalities: &modelv1.ModalityList{}, CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_AUTO,
 }).ProtoReflect()
 
 // OptionsSet returns those of the options that a configuration sets to another value than the default.

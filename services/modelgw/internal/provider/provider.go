@@ -100,6 +100,8 @@ type Request struct {
 	Attempt int
 	// Origin identifies on whose behalf the call is made.
 	Origin Origin
+	// Client means that a client of an endpoint asks, who sees no warnings, and whose tools have schemas of any form.
+	Client bool
 	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context ends:
 	// the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate runs. Nil: no
 	// watcher.
@@ -271,6 +273,9 @@ type Capabilities struct {
 	// model without one, such as a scripted one, is sent every seal, and its own are of an unknown maker.
 	// [Model.CapabilitiesOf] fills it in for providers with a format.
 	Sealer string
+	// Responses means that the model is asked by the Responses API: texts go back with the ids and phases of the messages
+	// that they came in, and reasoning that is neither sealed nor has a summary has no place.
+	Responses bool
 	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
 	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.
 	SignCalls func(*modelv1.ChatMessage) *modelv1.ChatMessage

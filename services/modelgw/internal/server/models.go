@@ -30,10 +30,14 @@ func (s *Server) GetModel(_ context.Context, r *modelv1.GetModelRequest) (*model
 	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND) {
 		return nil, rpcerr.NotFound(r.GetName(), "no %s: %v", r.GetName(), err)
 	}
-	return model, err
+	if err != nil {
+		return nil, err
+	}
+	return model, nil
 }
 
-// describe returns the description of a model, with the default account or without any.
+// describe returns the description of a model, with the default account or without any. If that account is configured
+// wrongly, it returns what is known without it beside the error.
 func (s *Server) describe(model string) (*modelv1.Model, error) {
 	kind, name, err := provider.SplitName(model)
 	if err != nil {
@@ -49,7 +53,7 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED):
 		return known, nil
 	case err != nil:
-		return nil, err
+		return known, err
 	}
 	caps := opened.Capabilities()
 	known.Capabilities = caps.Features
@@ -113,9 +117,9 @@ func (s *Server) ListModels(_ context.Context, r *modelv1.ListModelsRequest) (*m
 	names, answer.NextPageToken = resource.Cut(page, names, func(name string) string { return name })
 	for _, name := range names {
 		model, err := s.describe(name)
-		if err != nil {
+		if model == nil {
 			return nil, err
-		}
+		} // What is wrong with one account, which its check says, keeps nothing from the list.
 		answer.Models = append(answer.Models, model)
 	}
 	return answer, nil

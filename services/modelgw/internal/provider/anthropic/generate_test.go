@@ -433,3 +433,28 @@ func TestABudgetOfZeroIsSent(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, response.Call.GetRequestJson(), `"thinking":{"type":"enabled","budget_tokens":0,`)
 }
+
+// A client of an endpoint sees no warnings. How long a model thinks is its wish, and a call its demand.
+func TestAClientsDemandForACallGoesBeforeThinkingWithinABudget(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		choice *toolv1.ToolChoice
+		thinks bool
+	}{
+		{chat.FunctionChoice("f"), false},
+		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), false},
+		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), true},
+	} {
+		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "a"})}
+		p, err := open(t, setup).Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, ToolChoice: tt.choice, Record: provider.RecordAll, Client: true,
+			Config: &modelv1.GenerateConfig{MaxTokens: new(int64(4096)), ReasoningTokens: new(int64(2048))},
+		})
+		require.NoError(t, err)
+		assert.Empty(t, response.Warnings)
+		assert.Equal(t, tt.thinks, strings.Contains(response.Call.GetRequestJson(), `"thinking"`))
+		assert.Equal(t, !tt.thinks, strings.Contains(response.Call.GetRequestJson(), `"tool_choice"`))
+	}
+}

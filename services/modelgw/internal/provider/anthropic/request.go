@@ -88,7 +88,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	}
 	c.Temperature, c.TopP, c.TopK = nil, nil, nil
 	p.readHeaders(c)
-	if err := m.think(p); err != nil {
+	if err := m.think(p, r.Client && p.forced()); err != nil {
 		return nil, err
 	}
 	servers, err := m.native(p)
@@ -169,8 +169,14 @@ func (p *plan) readHeaders(c *modelv1.GenerateConfig) {
 	}
 }
 
-// think sets the model's thinking: by an effort, within a budget, or off, as its generation accepts it.
-func (m *model) think(p *plan) error {
+// forced reports whether the choice demands a call of a tool.
+func (p *plan) forced() bool {
+	return len(p.Tools) > 0 && (p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
+}
+
+// think sets the model's thinking: by an effort, within a budget, or off, as its generation accepts it. Within a budget
+// the server takes no demand for a call: where a client of an endpoint makes one, the model does not think.
+func (m *model) think(p *plan, demanded bool) error {
 	c, g := p.Config, m.generation
 	asked, tokens := c.GetReasoningEffort(), c.ReasoningTokens
 	none := asked == "none"
@@ -191,6 +197,9 @@ func (m *model) think(p *plan) error {
 	case control != claude.ByBudget && asked != "":
 		p.Thinking = &format.Thinking{Type: "adaptive"}
 		c.Effort = &asked
+	}
+	if demanded && p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled {
+		p.Thinking = nil
 	}
 	if p.Thinking != nil {
 		p.thinks = true
@@ -225,10 +234,9 @@ func (m *model) displayed(p *plan) {
 // calls one at a time are part of one, and some models cannot be forced.
 func (m *model) choose(p *plan) {
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
 	none := p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
 	if p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled && !none {
-		if forced && len(p.Tools) > 0 {
+		if p.forced() {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s is sent no choice among the tools while it thinks within a budget; it may call any, or none", m.name))
 		}
 		p.Choice = nil
@@ -238,7 +246,7 @@ func (m *model) choose(p *plan) {
 		return
 	}
 	set := p.Toolset != "" && p.Choice.GetFunction() == p.Toolset // No tool has the name of a set.
-	if !forced || len(p.Tools) == 0 || !set && !m.generation.RefusesForce() {
+	if !p.forced() || !set && !m.generation.RefusesForce() {
 		return
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call a tool; the choice is left to it", m.name))

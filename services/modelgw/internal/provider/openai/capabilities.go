@@ -59,7 +59,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		caps.ExtraBodyDropped = chatapi.ExtraBodyDropped
 		return caps
 	}
-	caps.Sealer = m.sealer
+	caps.Sealer, caps.Responses = m.sealer, true
 	caps.Fetches.Documents = m.atVendor
 	caps.Ignored, caps.Dropped = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped)
 	caps.ExtraBody = append(slices.Clone(responsesapi.ExtraBody), backgroundMember)

@@ -584,3 +584,14 @@ func TestTheNameOfTheBoundOfOutputTokens(t *testing.T) {
 		assert.Equal(t, "7", string(members[want]), model)
 	}
 }
+
+// What OpenAI's models take as a strict schema, which closes every object and requires every property, few schemas of
+// clients are: services that pass them on would refuse each call.
+func TestToolsOfClientsAreNotStrict(t *testing.T) {
+	t.Parallel()
+	for client, want := range map[bool]string{false: `"strict":true`, true: `"strict":false`} {
+		tools := []*toolv1.ToolInfo{{Name: "f", ParametersJson: `{"type":"object","properties":{"x":{"type":"string"}}}`}}
+		members, _ := sent(t, "openrouter", "openai/gpt-4o", &provider.Request{Tools: tools, Client: client})
+		assert.Contains(t, strings.ReplaceAll(string(members["tools"]), " ", ""), want)
+	}
+}

@@ -204,6 +204,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Sealer:    m.sealer,
 	}
 	if m.responses != nil {
+		caps.Responses = true
 		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
@@ -435,7 +436,7 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 		}
 	}
 	if request.StrictTools == nil && !m.service.PlainTools {
-		request.StrictTools = new(!m.service.LaxTools)
+		request.StrictTools = new(!m.service.LaxTools && !r.Client)
 	}
 	if m.service.MaxCompletionTokens || newer.MatchString(m.name) {
 		request.MaxTokensMember = "max_completion_tokens"

@@ -59,8 +59,8 @@ type Service struct {
 	Streamed      bool
 	StreamedOver  int64
 	WholeLogprobs bool
-	// LaxTools does not ask for strict tools, and MaxCompletionTokens is the name of the bound of output tokens of all
-	// models, in chat completions.
+	// LaxTools does not ask for strict tools, which clients of an endpoint never have, and MaxCompletionTokens is the name
+	// of the bound of output tokens of all models, in chat completions.
 	LaxTools, MaxCompletionTokens bool
 	// PlainTools sends tools without saying whether they are strict.
 	PlainTools bool
