@@ -1,9 +1,8 @@
 // Package modelgw is the model gateway: it generates with any configured model, so that other services need neither the
 // vendors' APIs nor their keys.
 //
-// Each call passes through the pipeline of internal/generate: cache, metrics, budget, retries, admission to the
-// account's connections, attempt. A call with a key happens once: the ledger of effects stores its claim and its
-// answer, and later calls with the key get that answer.
+// Each call passes through the pipeline of internal/generate. A call with a key happens once: the ledger of effects
+// stores its claim and its answer, and later calls with the key get that answer.
 package modelgw
 
 import (
