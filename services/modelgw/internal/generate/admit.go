@@ -148,7 +148,7 @@ func poolOf(c *Call, again, probing bool) (limit.Request, error) {
 		r.Adaptive.Probing = probing && !setsRule(c.Config.GetAdaptiveConnections())
 		return r, nil
 	}
-	r.Fixed = caps.Connections()
+	r.Fixed = provider.DefaultConnections
 	if c.Batched != nil {
 		r.Key += batchSuffix
 		r.Fixed = batchConnections

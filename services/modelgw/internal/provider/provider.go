@@ -225,8 +225,6 @@ type Response struct {
 type Capabilities struct {
 	// ConnectionKey distinguishes pools of one account; empty: all models of the account share one.
 	ConnectionKey string
-	// MaxConnections is the default size of a pool that does not adapt; zero is 10.
-	MaxConnections int
 	// MaxTokens is the default bound of output tokens; zero leaves it to the server.
 	MaxTokens int64
 	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil adds nothing.
@@ -299,15 +297,9 @@ func (c Capabilities) Upstream(dialect string) *Upstream {
 	return nil
 }
 
-// Connections is MaxConnections with its default.
-func (c Capabilities) Connections() int {
-	if c.MaxConnections > 0 {
-		return c.MaxConnections
-	}
-	return defaultConnections
-}
-
-const defaultConnections = 10
+// DefaultConnections is the number of requests in flight of a pool that does not adapt, if a call sets none: that of
+// Inspect for all providers that are reached over a network.
+const DefaultConnections = 10
 
 // Kind is a provider as it is registered.
 type Kind struct {
