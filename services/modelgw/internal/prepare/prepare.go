@@ -84,7 +84,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	}
 	others := given.Addresses // A client of an endpoint returns the signatures of calls where there are any.
 	if summary.reasoning && c.Sealer != "" {
-		opened := Seals(prepared.Messages, c.Sealer)
+		opened := seals(prepared.Messages, c.Sealer)
 		others = others || !same(opened, prepared.Messages)
 		edit(opened)
 	}
