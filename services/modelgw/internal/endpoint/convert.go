@@ -208,8 +208,9 @@ func (x *exchange) beginStream() {
 	x.begin(http.StatusOK, kind, -1)
 }
 
-// estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
-func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
+// convertCount answers how many tokens a request takes through the canonical form: as the model's provider counts them,
+// else by an estimate.
+func (e *Endpoints) convertCount(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
 	a, err := x.counter.ParseCountRequest(doc)
 	if err != nil {
 		return err

@@ -48,8 +48,8 @@ func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
 	}, e.convert)
 }
 
-// count returns the number of tokens of a request: the vendor's count if it has the model, and counts its tokens as far
-// as its refusals say so, else an estimate. Neither costs anything.
+// count answers how many tokens a request takes, in the lane that fits. A server of the client's format that lacks the
+// path is not asked again: the request is then converted. Neither lane costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	below := cmp.Or(x.address.below(), x.counting)
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) (final bool, err error) {
@@ -62,10 +62,10 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 		e.bound(call.Config)
 		err = r.run(ctx, call, e.deps.Asking)
 		if errors.Is(err, errLacksPath) {
-			return true, e.instead(ctx, r, e.estimate)
+			return true, e.instead(ctx, r, e.convertCount)
 		}
 		return false, err
-	}, e.estimate)
+	}, e.convertCount)
 }
 
 // instead converts a request whose path the server lacks.
