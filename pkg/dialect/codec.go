@@ -135,7 +135,7 @@ type Reopener interface {
 // Compactor is implemented by codecs of vendors whose clients ask for a conversation to be compacted, and send back what
 // they got in its place.
 type Compactor interface {
-	// Compacted returns the part of an answer that stands for the conversation: a summary of it, in an envelope. A later
+	// Compacted returns the part of an answer that replaces the conversation: a summary of it, in an envelope. A later
 	// request with it has the summary as a message ([UnsealSummary]).
 	Compacted(summary string) *contentv1.Content
 	// AppendCompactResponse appends the answer to a request that asks for nothing but a compaction: what the user said in

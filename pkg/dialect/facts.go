@@ -64,7 +64,7 @@ type WordPath struct {
 	quoted string // its name
 }
 
-// NewWordPath returns the place at a path of members' names, in which a list stands for each of its elements.
+// NewWordPath returns the place at a path of members' names, in which a list means each of its elements.
 func NewWordPath(path ...string) WordPath {
 	return WordPath{path: path, quoted: `"` + path[len(path)-1] + `"`}
 }

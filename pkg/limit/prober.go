@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// patience is how many successes a limit must last before one more slot is tried. A try costs a refusal where the
-	// capacity has not grown, and so one call in two hundred is refused for it: half of what is bearable, 1 %.
+	// patience is how many successes a limit must last before one more slot is tried. A try costs a refusal if the
+	// capacity has not grown: one call in two hundred, which is half of the goal of at most 1 %.
 	patience = 200
 	// patientRounds is the same in rounds, for limits above a third of patience: what a try brings must be known
 	// before the next one.

@@ -17,8 +17,8 @@ const (
 	roleModel = "model"
 )
 
-// noContent stands for an empty message or text of a user, since the API refuses turns without content, and for an
-// empty answer.
+// noContent replaces an empty message or text of a user, since the API refuses turns without content, and an empty
+// answer.
 const noContent = dialect.NoContent
 
 func isResult(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_TOOL }

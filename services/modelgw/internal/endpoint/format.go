@@ -22,7 +22,7 @@ type format struct {
 	// of others, or to a method of the model.
 	counter  dialect.TokenCounter
 	counting string
-	// compactor writes what stands for a conversation; nil if clients of the format ask for no compaction.
+	// compactor writes compacted conversations; nil if clients of the format ask for no compaction.
 	compactor dialect.Compactor
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner

@@ -78,7 +78,7 @@ func (e *Endpoints) instead(ctx context.Context, r *relay, converted func(contex
 
 // choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its
 // path, else converted. What direct returns is final, or not, as of lane. Fallbacks may answer for a model that cannot,
-// if fall is set: those of a converted request are the canonical lane's affair, unless its model is a fallback itself.
+// if fall is set. The canonical lane tries those of a converted request itself, unless its model is a fallback.
 func (e *Endpoints) choose(
 	ctx context.Context, x *exchange, fall bool, below string, direct func(*relay, *members) (final bool, err error),
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,

@@ -11,7 +11,7 @@ import (
 // page is a part of the list of models, in its order.
 type page struct {
 	models []model
-	// more means that the list goes on beyond the page, in the direction in which it is read.
+	// more means that the list continues beyond the page, in the direction in which it is read.
 	more bool
 }
 

@@ -115,8 +115,8 @@ func same(a, b []*modelv1.ChatMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// runnable are the tools without a client's offers of what the model's vendor does not run: nobody else would run them.
-// The list is not modified.
+// runnable are the tools without a client's offers of tools that the model's vendor does not run: no other party would
+// run them. The list is not modified.
 func runnable(tools []*toolv1.ToolInfo, h provider.Hosted) []*toolv1.ToolInfo {
 	lacks := func(tool *toolv1.ToolInfo) bool {
 		offer, ok := hosted.Of(tool)

@@ -256,8 +256,8 @@ type Capabilities struct {
 	Upstreams []*Upstream
 	// Batch is the batch API; nil if there is none.
 	Batch *BatchSupport
-	// Server is the address of the API, which tells servers apart that may answer differently; empty if none answers. It
-	// may have a secret in its password or its query.
+	// Server is the address of the API, by which cached answers of different servers are distinguished; empty if no
+	// server answers. It may have a secret in its password or its query.
 	Server string
 	// Sealer names who reads the seals of the model's reasoning ([Sealer]); seals of others are not sent. A
 	// model without one, such as a scripted one, is sent every seal, and its own are of an unknown maker.

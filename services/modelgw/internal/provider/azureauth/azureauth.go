@@ -1,5 +1,5 @@
 // Package azureauth is access to models on Azure for providers: accounts that have a key, or an identity of Entra ID in
-// its place, which is an application with a secret, an application that a workload's own token stands for (workload
+// its place, which is an application with a secret, an application with a workload's own token (workload
 // identity federation), or the identity of the machine (managed identity). How tokens are cached is accesstoken.
 //
 // Nothing is read before the first request. No error has a secret, or what Azure says beside its code.
@@ -38,7 +38,7 @@ const (
 	// hostedVersion is that of the endpoint of an identity which Azure's services for applications set:
 	// https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference.
 	hostedVersion = "2019-08-01"
-	// assertion is the type of a token that stands for a secret (RFC 7523).
+	// assertion is the type of a token in place of a secret (RFC 7523).
 	assertion = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 	// maxAnswerBytes bounds the answer with a token.
 	maxAnswerBytes = 1 << 20
@@ -53,7 +53,7 @@ type Identity struct {
 	ClientID string `yaml:"client_id"`
 	// ClientSecret is the secret of the application.
 	ClientSecret config.Secret `yaml:"client_secret"`
-	// FederatedTokenFile is a file with a token that stands for the secret of the application, such as that of a
+	// FederatedTokenFile is a file with a token in place of the secret of the application, such as that of a
 	// workload in Kubernetes. It is read for each token.
 	FederatedTokenFile string `yaml:"federated_token_file"`
 	// AuthorityHost is the address of Entra ID; default is that of the public cloud.
@@ -77,7 +77,7 @@ type Default struct {
 	ClientID string `yaml:"client_id" env:"AZURE_CLIENT_ID"`
 	// ClientSecret is the secret of the application.
 	ClientSecret config.Secret `yaml:"client_secret" env:"AZURE_CLIENT_SECRET"`
-	// FederatedTokenFile is a file with a token that stands for the secret of the application, such as that of a
+	// FederatedTokenFile is a file with a token in place of the secret of the application, such as that of a
 	// workload in Kubernetes. It is read for each token.
 	FederatedTokenFile string `yaml:"federated_token_file" env:"AZURE_FEDERATED_TOKEN_FILE"`
 	// AuthorityHost is the address of Entra ID; default is that of the public cloud.

@@ -112,7 +112,7 @@ type operation struct {
 	Error *fault `json:"error"`
 }
 
-// listed is a batch of whomever in a list: no more of it is read than tells whose it is.
+// listed is a batch in a list, with no more than what identifies it as one of ours.
 type listed struct {
 	Name     string `json:"name"`
 	Metadata struct {
