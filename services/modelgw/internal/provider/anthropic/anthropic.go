@@ -278,12 +278,12 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"})
 	case asked == "" || asked == "none":
 	case control == claude.ByBudget && c.ReasoningTokens != nil:
-		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"})
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"})
 	case control == claude.ByEither && c.ReasoningTokens != nil:
-		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"})
+		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"})
 	}
 	if c.Effort != nil && asked != "" && asked != "none" && (g.Control() == claude.ByEither || g.Control() == claude.ByEffort) {
-		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort goes before it"})
+		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort takes precedence"})
 	}
 	return all
 }

@@ -77,18 +77,10 @@ type Azure struct {
 	ConversationAPI *bool `yaml:"conversation_api"`
 }
 
-// Address is the address of the deployment; empty if none is configured.
-func (a Azure) Address() string {
-	if a.BaseURL == "" {
-		return a.AzureBaseURL
-	}
-	return a.BaseURL
-}
-
 // account is the deployment as an account.
 func (a Azure) account() Account {
 	return Account{ConversationAPI: a.ConversationAPI, Account: provider.Account{
-		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs, Keys: a.Keys,
+		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: cmp.Or(a.BaseURL, a.AzureBaseURL), AllowedBaseURLs: a.AllowedBaseURLs, Keys: a.Keys,
 	}}
 }
 

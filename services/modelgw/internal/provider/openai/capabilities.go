@@ -122,7 +122,7 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		return all
 	}
 	if _, given := responsesapi.ExtraBodyOf(c).Get(backgroundMember); given && m.args.Background != nil {
-		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: "since the model argument of that name goes before it"})
+		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: "since the model argument of that name takes precedence"})
 	}
 	if chat.Batch(c) != nil {
 		const why = "since a batch is in the background as a whole"
