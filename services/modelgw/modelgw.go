@@ -74,16 +74,16 @@ type Config struct {
 	// and tries one connection more from time to time, so that more of the provider's capacity is used and fewer calls are
 	// refused. A pool whose first call sets a cooldown, a decrease factor or a scale-up percentage follows `recorded`,
 	// which has these settings. A pool in Redis keeps its rule until no replica has used it for a day. Default: `probing`
-	// where replicas share limits through Redis, else `recorded`. By both rules calls wait where a provider says with its
-	// answers that little remains of its requests or tokens.
+	// where replicas share limits through Redis, else `recorded`. With either rule calls wait if a provider
+	// reports with its answers that few of its requests or tokens remain.
 	AdaptiveRule string `yaml:"adaptive_rule" env:"EVALFLEET_MODELGW_ADAPTIVE_RULE"`
 	// MaxAnswerBytes bounds an answer of a vendor that is decoded into the canonical form, in bytes as received,
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
 	// no bound, since they are not stored. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
-	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each: of a stream
-	// what it says, of another answer all. An answer beyond it is not read on until others have ended; the oldest always
-	// is. Default eight times MaxAnswerBytes.
+	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each. A stream
+	// holds its content, any other answer all its bytes. An answer that finds no room is not read on until others have
+	// ended; the oldest is always read. Default eight times MaxAnswerBytes.
 	MaxAnswersBytes int64 `yaml:"max_answers_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWERS_BYTES"`
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A graceful
 	// stop does not count. A call that is lost more often has no known outcome, and its run waits for a decision. At
@@ -107,7 +107,7 @@ type Config struct {
 	Prices map[string]Price `yaml:"prices"`
 	// Models are facts of models, by model such as `openai/gpt-4o`. They replace built-in ones, fact by fact.
 	Models map[string]modeldata.Facts `yaml:"models"`
-	// Fallbacks are the models that answer in place of another one, by its name and in their order, such as
+	// Fallbacks are the models that answer in place of another one, by its name, in the order in which they are asked, such as
 	// `openai/gpt-4o: [anthropic/claude-sonnet-4-5]`. They answer if its provider cannot be reached, is overloaded, limits
 	// the rate, refuses the key or finds it spent, or is not configured. They use the account `default` of their provider.
 	Fallbacks map[string][]string `yaml:"fallbacks"`

@@ -28,11 +28,11 @@ type VertexConfig struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_VERTEX_ALLOWED_BASE_URLS"`
 	// Project is the project of Google Cloud.
 	Project string `yaml:"project" env:"ANTHROPIC_VERTEX_PROJECT_ID"`
-	// CloudProject is used if Project is not set.
+	// CloudProject is used if no project is set.
 	CloudProject string `yaml:"cloud_project" env:"GOOGLE_CLOUD_PROJECT"`
 	// Region is where the models are served, such as `us-east5` or `global`.
 	Region string `yaml:"region" env:"ANTHROPIC_VERTEX_REGION"`
-	// MLRegion is used if Region is not set: clients of this API know both variables.
+	// MLRegion is used if no region is set: clients of this API know both variables.
 	MLRegion           string `yaml:"ml_region" env:"CLOUD_ML_REGION"`
 	googleauth.Default `yaml:",inline"`
 	// Accounts are further accounts by name.
