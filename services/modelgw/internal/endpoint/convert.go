@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func (e *Endpoints) canonical(x *exchange, m *provider.Model, a *dialect.Request
 		r.Fallbacks = new(false)
 	}
 	if len(r.GetRequestId()) > maxKeyBytes {
-		return nil, refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
+		return nil, refuse(http.StatusBadRequest, fmt.Sprintf("the header %s may have %d bytes; use a shorter key", keyHeader, maxKeyBytes))
 	}
 	if r.GetRequestId() != "" {
 		for i, m := range a.Messages { // The same request must have the same content, its messages' ids included.

@@ -59,8 +59,8 @@ type Config struct {
 	Aliases map[string]string `yaml:"aliases"`
 	// LeaveOut are options that are left out where a model does not take them, in place of a refusal: for programs that
 	// cannot be told to leave them out. Any of temperature, top_p, top_k, frequency_penalty, presence_penalty, logit_bias
-	// and verbosity. The header Evalfleet-Unsent of an answer names what was left out. Default none. Of requests in Gemini's
-	// format temperature, top_p and top_k are always left out so, and of those of the Responses API verbosity.
+	// and verbosity. The header Evalfleet-Unsent of an answer names what was left out. Default none. Requests in Gemini's
+	// format are always treated so for temperature, top_p and top_k, and those of the Responses API for verbosity.
 	LeaveOut []string `yaml:"leave_out" env:"EVALFLEET_MODELGW_ENDPOINTS_LEAVE_OUT"`
 	// FetchMedia sets from where images and documents are fetched that a request names by their address, where the
 	// model's provider does not fetch them.
