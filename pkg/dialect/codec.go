@@ -12,6 +12,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Codec is the wire format of one vendor's API, in both directions.
@@ -191,6 +192,11 @@ type Member struct {
 	Name string
 	// JSON is its value.
 	JSON string
+}
+
+// TextMember is a member whose value is a text.
+func TextMember(name, text string) Member {
+	return Member{Name: name, JSON: string(jsonwrite.AppendText(nil, text))}
 }
 
 // ResponseMeta is the part of an answer beside the output.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -53,8 +54,22 @@ type Unsent struct {
 // ModelArgument is the prefix of the name of a model argument where options are named.
 const ModelArgument = "model_args."
 
+// UnsentArguments are the given ones of model arguments, by name, for one reason (Unsent.Why).
+func UnsentArguments(why string, given map[string]bool) []Unsent {
+	var all []Unsent
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if given[name] {
+			all = append(all, Unsent{Option: ModelArgument + name, Why: why})
+		}
+	}
+	return all
+}
+
 // notTaken is why most options are not sent.
 const notTaken = "which does not take it"
+
+// BoundedAttempts is why timeouts among model arguments are not sent.
+const BoundedAttempts = "whose attempts are bounded by attempt_timeout and stream_idle_timeout"
 
 // OptionDropper is a provider that does not send some values of its options, some options beside others, or some
 // arguments of the model.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -128,25 +127,12 @@ type arguments struct {
 	// tokens are requested, or the answer is watched.
 	Streaming provider.Streaming `json:"streaming"`
 	// Betas are preview features, in addition to the configured ones: a list, or a text with commas.
-	Betas texts `json:"betas"`
+	Betas provider.Texts `json:"betas"`
 	// CacheTTL is how long the server's prompt cache keeps marked entries: `5m` or `1h`; `auto`, the default, leaves it
 	// to the server.
 	CacheTTL string `json:"cache_ttl"`
 	// ExtraBody are members of the request's body, which replace present ones. It names no model.
 	ExtraBody json.RawMessage `json:"extra_body"`
-}
-
-// texts are a list of texts, or one text with commas.
-type texts []string
-
-// UnmarshalJSON reads either form.
-func (t *texts) UnmarshalJSON(raw []byte) error {
-	var joined string
-	if json.Unmarshal(raw, &joined) == nil {
-		*t = strings.Split(joined, ",")
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]string)(t))
 }
 
 // model is one opened model.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -73,10 +74,10 @@ func siteOf(model string) (at *site, served string) {
 func (s *site) members(betas []string) (all []dialect.Member) {
 	betas = inOrder(betas)
 	if s.version != "" {
-		all = append(all, dialect.Member{Name: "anthropic_version", JSON: quoted(s.version)})
+		all = append(all, dialect.TextMember("anthropic_version", s.version))
 	}
 	if s.betasInBody && len(betas) > 0 {
-		all = append(all, dialect.Member{Name: "anthropic_beta", JSON: quoted(betas)})
+		all = append(all, dialect.Member{Name: "anthropic_beta", JSON: string(jsonwrite.Marshal(betas))})
 	}
 	return all
 }

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -147,7 +146,7 @@ func (s *source) fetch(ctx context.Context) (accesstoken.Token, error) {
 		return accesstoken.Token{}, s.notConfigured(problem.Error())
 	}
 	if err != nil {
-		return accesstoken.Token{}, s.notConfigured("has an identity with an address that is none")
+		return accesstoken.Token{}, s.notConfigured("has an authority_host or an endpoint that is not a URL")
 	}
 	answer, err := s.http.Do(request)
 	if err != nil {
@@ -164,16 +163,13 @@ func (s *source) fetch(ctx context.Context) (accesstoken.Token, error) {
 	case answer.StatusCode != http.StatusOK && provider.ClassOf(answer.StatusCode) != provider.Final:
 		return accesstoken.Token{}, s.later("Azure answers with " + strconv.Itoa(answer.StatusCode))
 	case answer.StatusCode != http.StatusOK:
-		return accesstoken.Token{}, s.notConfigured(fmt.Sprintf("gets no token from Azure (%d %s)", answer.StatusCode, plainCode.FindString(said.Error)))
+		return accesstoken.Token{}, s.notConfigured(fmt.Sprintf("gets no token from Azure (%d %s)", answer.StatusCode, accesstoken.ErrorCode(said.Error)))
 	case said.AccessToken == "":
 		return accesstoken.Token{}, s.later("Azure's answer has no token")
 	default:
 		return accesstoken.Token{Value: config.NewSecret(said.AccessToken), Expires: said.expires()}, nil
 	}
 }
-
-// plainCode matches the codes of errors (RFC 6749, 5.2).
-var plainCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
 
 // answered is an answer with a token, or with an error. Endpoints of machines write numbers as texts.
 type answered struct {

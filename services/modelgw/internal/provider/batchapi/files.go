@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -73,7 +74,7 @@ var Together = Dialect{
 }
 
 func fullLine(id []byte, path string) (head, tail string) {
-	return fmt.Sprintf(`{"custom_id":%s,"method":"POST","url":%s,"body":`, id, Text(path)), "}\n"
+	return fmt.Sprintf(`{"custom_id":%s,"method":"POST","url":%s,"body":`, id, jsonwrite.AppendText(nil, path)), "}\n"
 }
 
 // clockSkew is by how much the clocks of vendors may differ from ours.

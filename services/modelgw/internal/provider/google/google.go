@@ -6,7 +6,6 @@ package google
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -143,22 +142,9 @@ type arguments struct {
 	// UseADC uses credentials of Google in place of the key of the account `default`; false uses the key.
 	UseADC *bool `json:"use_adc"`
 	// Scopes are what the access tokens are for; default is Google Cloud.
-	Scopes texts `json:"scopes"`
+	Scopes provider.Texts `json:"scopes"`
 	// QuotaProjectID is the project to which requests count.
 	QuotaProjectID string `json:"quota_project_id"`
-}
-
-// texts are a list of texts, or one text with commas.
-type texts []string
-
-// UnmarshalJSON reads either form.
-func (t *texts) UnmarshalJSON(raw []byte) error {
-	var joined string
-	if json.Unmarshal(raw, &joined) == nil {
-		*t = strings.Split(joined, ",")
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]string)(t))
 }
 
 // model is one opened model.
@@ -266,7 +252,7 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 func (h *host) tokensOf(a *arguments) *accesstoken.Source {
 	scopes := a.Scopes
 	if len(scopes) == 0 {
-		scopes = texts{googleauth.CloudPlatform}
+		scopes = provider.Texts{googleauth.CloudPlatform}
 	}
 	project := cmp.Or(a.QuotaProjectID, h.QuotaProject)
 	key := strings.Join(append([]string{project}, scopes...), "\n")

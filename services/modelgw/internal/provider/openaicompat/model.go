@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -256,11 +255,11 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
 	}
 	if m.responses != nil {
-		return append(all, unsentArguments("since the Responses API does not take it", map[string]bool{
+		return append(all, provider.UnsentArguments("since the Responses API does not take it", map[string]bool{
 			reasoningEnabled: m.enabled != "", "strict_tools": m.args.StrictTools != nil,
 		})...)
 	}
-	return append(all, unsentArguments("since chat completions do not take it", map[string]bool{
+	return append(all, provider.UnsentArguments("since chat completions do not take it", map[string]bool{
 		"responses_store": isTrue(m.args.ResponsesStore), "responses_phase": isTrue(m.args.ResponsesPhase),
 	})...)
 }
@@ -275,16 +274,6 @@ func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
 		word = "xhigh" // their highest
 	}
 	return provider.ChangeEffort(c, word)
-}
-
-// unsentArguments are the model arguments that are given and not sent, by name.
-func unsentArguments(why string, given map[string]bool) (all []provider.Unsent) {
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if given[name] {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + name, Why: why})
-		}
-	}
-	return all
 }
 
 // Mode implements provider.Moded.
@@ -445,7 +434,7 @@ func (m *model) base(r *provider.Request) (base dialect.Request, warnings []stri
 	sent := provider.Fit(m, r.Config).Sent
 	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r), Members: slices.Clone(m.members)}
 	if id := r.Conversation(); id != "" && m.service.ConversationMember != "" {
-		base.Members = append(base.Members, dialect.Member{Name: m.service.ConversationMember, JSON: chatapi.Text(id)})
+		base.Members = append(base.Members, dialect.TextMember(m.service.ConversationMember, id))
 	}
 	if m.service.Adapt != nil {
 		warnings = m.service.Adapt(&base)
