@@ -46,7 +46,7 @@ const (
 	Answered State = 3
 	// Told has a failure that its call was given, and that another attempt has followed.
 	Told State = 4
-	// Left is of no use to anyone any more, but in a batch.
+	// Left is a request in a batch whose answer no call waits for any more.
 	Left State = 5
 )
 

@@ -33,7 +33,7 @@ func loopback(host string) bool {
 type endpoint struct {
 	// target is its host and port.
 	target string
-	// plain means without TLS, and private that no one else can read that.
+	// plain means without TLS; private means that no other machine can read what is sent: with TLS, or by loopback.
 	plain, private bool
 }
 
