@@ -120,7 +120,7 @@ type Store interface {
 	Join(ctx context.Context, group Group, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (Rider, error)
 	// Rider returns a rider by its id.
 	Rider(ctx context.Context, id int64) (Rider, error)
-	// OfKey returns the riders of a call with a key, the oldest first; of those that are told with their results, of the
+	// OfKey returns the riders of a call with a key, the oldest first: those in the state Told with their results, the
 	// others without.
 	OfKey(ctx context.Context, key effect.Key) ([]Rider, error)
 	// Tell notes that the call of a rider was given its failure.

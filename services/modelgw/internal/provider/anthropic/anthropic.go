@@ -99,9 +99,7 @@ type host struct {
 func Kind(c Config) (provider.Kind, func() error) {
 	h := &host{Config: c, http: transport.NewClient()}
 	h.accounts = provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}
-	if h.Version == "" {
-		h.Version = apiVersion
-	}
+	h.Version = cmp.Or(h.Version, apiVersion)
 	h.accounts.Named = provider.ByName(c.Accounts, provider.Account{
 		APIKey: cmp.Or(c.AuthToken, c.APIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	})
