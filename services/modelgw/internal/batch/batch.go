@@ -1,6 +1,6 @@
 // Package batch sends model calls through the batch APIs of providers, and keeps them over a restart.
 //
-// A call does not know that it travels in a batch: its provider encodes the request and reads the answer as ever, and
+// A call does not know that it travels in a batch: its provider encodes the request and reads the answer as usual, and
 // only the transport differs. A [Ride] is that transport: it makes a rider of each request, which the [Store] keeps,
 // and returns the rider's answer once there is one. A call that is repeated under its key after a crash makes the same
 // request, and so finds its rider again.
