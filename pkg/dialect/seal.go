@@ -35,8 +35,8 @@ const (
 	NoSealer = "none"
 )
 
-// Seal returns reasoning, the use of a vendor's tool, or a text, as a text that is a seal to a client. Reasoning that is
-// in an envelope already has that.
+// Seal returns reasoning, the use of a vendor's tool, or a text, as a text that is a seal to a client. Reasoning that
+// is in an envelope already has that.
 func Seal(part *contentv1.Content) string {
 	if text := part.GetReasoning().GetReasoning(); Unseal(text) != nil {
 		return text

@@ -91,8 +91,8 @@ type Gateway struct {
 	workers *workerproxy.Proxy
 	// idle closes idle connections.
 	idle func()
-	// stop ends the calls of clients that only wait, and the gateway's watch of the services behind it. watched waits for
-	// the latter.
+	// stop ends the calls of clients that only wait, and the gateway's watch of the services behind it. watched waits
+	// for the latter.
 	stop    context.CancelFunc
 	watched sync.WaitGroup
 }

@@ -341,8 +341,8 @@ func TestEachFallbackIsAskedOnceForACompaction(t *testing.T) {
 	assert.Len(t, other.body, 1)
 }
 
-// The summary of a fallback that is no whole one is refused as that of the requested model would be: a client that asked
-// again would pay for another.
+// The summary of a fallback that is no whole one is refused as that of the requested model would be: a client that
+// asked again would pay for another.
 func TestARefusedSummaryOfAFallbackIsNotAskedForAgain(t *testing.T) {
 	t.Parallel()
 	cutOff := `{"id":"m","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"The"}],"stop_reason":"max_tokens","usage":{"input_tokens":9,"output_tokens":1}}`

@@ -128,7 +128,8 @@ func TestFunctionsReachAnyModel(t *testing.T) {
 	}
 }
 
-// One call at a time is a wish of the platform's, for which no request is refused where a model's API has no such option.
+// One call at a time is a wish of the platform's, for which no request is refused where a model's API has no such
+// option.
 func TestFunctionsReachModelsThatCallInParallel(t *testing.T) {
 	t.Parallel()
 	const answer = `{"id":"x","choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"ping","arguments":"{}"}}]}}]}`

@@ -143,8 +143,8 @@ func TestAnyModelSpeaksGemini(t *testing.T) {
 	assert.Equal(t, want, text(streamed))
 }
 
-// Gemini's own client says in each request how to sample, whatever the model. One that is sampled otherwise answers, and
-// the answer says what was not sent.
+// Gemini's own client says in each request how to sample, whatever the model. One that is sampled otherwise answers,
+// and the answer says what was not sent.
 func TestHowGeminisClientsSampleIsLeftOutWhereTheModelDoesNotTakeIt(t *testing.T) {
 	t.Parallel()
 	const sampled = `{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"temperature":0.2,"topP":0.95,"topK":64%s}}`

@@ -251,8 +251,8 @@ func TestATextToolNamedLikeAServerIsTheClients(t *testing.T) {
 	assert.Contains(t, offered[0], `"name":"mcp_server_a","input_schema"`)
 }
 
-// A credential that is not the operator's, such as that of a run, does not let its holder out of a sandbox by a vendor's
-// tools, in either lane.
+// A credential that is not the operator's, such as that of a run, does not let its holder out of a sandbox by a
+// vendor's tools, in either lane.
 func TestToolsOfVendorsAreWithheldFromOthersThanTheOperator(t *testing.T) {
 	t.Parallel()
 	g, claude, gpt, gemini := serveSearchers(t)

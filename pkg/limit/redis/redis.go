@@ -88,7 +88,8 @@ type Limiter struct {
 	// refreshing lets lists that come at once ask Redis once.
 	refreshing singleflight.Group
 
-	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a context.
+	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a
+	// context.
 	turn chan struct{}
 
 	mu       sync.Mutex

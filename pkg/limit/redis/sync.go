@@ -23,8 +23,8 @@ type exchange struct {
 	replica string
 
 	held, want, spare, inUse, peak, waiting, replicas int
-	// known is the rule that Redis should have, unless it is lost there. If write is set, next is to replace it; last is
-	// its last event.
+	// known is the rule that Redis should have, unless it is lost there. If write is set, next is to replace it; last
+	// is its last event.
 	known, next base
 	limit       int
 	lost, write bool

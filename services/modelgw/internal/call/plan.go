@@ -44,13 +44,14 @@ type work struct {
 	// ref is what the call is made of, which is the request's or a fallback's.
 	ref  provider.Ref
 	call generate.Call
-	// fallbacks may answer if the call's model cannot. missing is why the call is not the requested model's already; nil
-	// if it is.
+	// fallbacks may answer if the call's model cannot. missing is why the call is not the requested model's already;
+	// nil if it is.
 	fallbacks []string
 	missing   error
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
 	unsent []provider.Unsent
-	// changed are options of the request that the provider is sent with other values, as the call's configuration has them.
+	// changed are options of the request that the provider is sent with other values, as the call's configuration has
+	// them.
 	changed []*modelv1.ChangedOption
 }
 

@@ -36,8 +36,8 @@ func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
 // ahead is how many events of a call may wait for its one watcher.
 const ahead = 16
 
-// pass sends the events of a call to its one watcher as they come, and then its result. The provider's stream is not read
-// further than the watcher takes it.
+// pass sends the events of a call to its one watcher as they come, and then its result. The provider's stream is not
+// read further than the watcher takes it.
 func pass(ctx context.Context, emit Emit, call func(context.Context, generate.Sink) (*modelv1.GenerateResponse, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var answer *modelv1.GenerateResponse

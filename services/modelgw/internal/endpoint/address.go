@@ -34,8 +34,8 @@ const (
 	altEvents = "sse"
 )
 
-// method calls a method of a model below an address without `models/`, which the AI SDK leaves out of names with a slash:
-// `/v1beta/openai/gpt-4o:generateContent`.
+// method calls a method of a model below an address without `models/`, which the AI SDK leaves out of names with a
+// slash: `/v1beta/openai/gpt-4o:generateContent`.
 func (e *Endpoints) method(ctx context.Context, x *exchange) error {
 	if x.request.Method != http.MethodPost {
 		return notSpoken(ctx, x)

@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/summary"
 )
 
-// A client may ask for its conversation to be compacted in place of an answer: what it gets replaces the conversation in
-// its later requests. In the direct lane the vendor compacts it. Any other model is asked for a summary.
+// A client may ask for its conversation to be compacted in place of an answer: what it gets replaces the conversation
+// in its later requests. In the direct lane the vendor compacts it. Any other model is asked for a summary.
 
 // compactPath is the path of a request for a compaction alone, below the address of requests.
 const compactPath = "/compact"
@@ -36,8 +36,8 @@ type compacted struct {
 	said  []*modelv1.ChatMessage
 }
 
-// compaction makes a request one for a summary of its conversation. Tools stay on offer, since some vendors refuse calls
-// in a conversation without them, but none may be called.
+// compaction makes a request one for a summary of its conversation. Tools stay on offer, since some vendors refuse
+// calls in a conversation without them, but none may be called.
 func (x *exchange) compaction(a *dialect.Request) (*dialect.Request, *compacted, error) {
 	said := func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM }
 	if !slices.ContainsFunc(a.Messages, said) {

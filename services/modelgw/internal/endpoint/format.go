@@ -27,11 +27,12 @@ type format struct {
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner
 	modelPrefix string
-	// asksHosted reports whether a request may ask for a tool that the vendor runs, and demandsHosted means that clients
-	// offer such a tool only where they need it.
+	// asksHosted reports whether a request may ask for a tool that the vendor runs, and demandsHosted means that
+	// clients offer such a tool only where they need it.
 	asksHosted    func(doc []byte) bool
 	demandsHosted bool
-	// habits are options that clients of the format set in every request. A model that does not take them is not sent them.
+	// habits are options that clients of the format set in every request. A model that does not take them is not sent
+	// them.
 	habits []string
 	// mode returns the mode with prices of its own that the words of a request mean; nil if the format has none.
 	mode func(words ...string) string

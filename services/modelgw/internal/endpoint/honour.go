@@ -57,8 +57,8 @@ func (e *Endpoints) honour(x *exchange, a *dialect.Request, m *provider.Model, i
 // member is the member of a request that has an option of a configuration.
 func (f *format) member(option string) string { return cmp.Or(f.about.Options[option], option) }
 
-// blamed returns a failure that an option of the configuration causes, since it is wrong or the model's API has no place
-// for it, as one of the client's member; others as they are.
+// blamed returns a failure that an option of the configuration causes, since it is wrong or the model's API has no
+// place for it, as one of the client's member; others as they are.
 func (f *format) blamed(err error) error {
 	e, ok := rpcerr.As(err)
 	if !ok || len(e.Fields) == 0 {

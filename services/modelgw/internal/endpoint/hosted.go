@@ -183,7 +183,8 @@ var responsesHosting = &hosting{
 	},
 }
 
-// itemHosting is how an item asks, of any type: those that add tools, and those that bring what a search for tools found.
+// itemHosting is how an item asks, of any type: those that add tools, and those that bring what a search for tools
+// found.
 var itemHosting = &hosting{plain: responsesHosting.plain}
 
 // asksInItems reports whether an item of a request of the Responses API may offer a tool that the vendor runs.

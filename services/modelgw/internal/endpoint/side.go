@@ -44,8 +44,8 @@ var (
 	lineEnd   = []byte("\n")
 )
 
-// room returns where to read the next piece of the answer so that it need not be copied: the side reader's own memory; nil
-// if what is read is not kept. length is that of the answer if it is known.
+// room returns where to read the next piece of the answer so that it need not be copied: the side reader's own memory;
+// nil if what is read is not kept. length is that of the answer if it is known.
 func (s *sideReader) room(length int64) []byte {
 	if s.events || s.full || len(s.kept)+chunkBytes > maxSideBytes {
 		return nil

@@ -9,9 +9,9 @@ import (
 // free is what each answer may hold without regard to others, in bytes: nearly all answers are smaller.
 const free = 1 << 20
 
-// Answers bounds the memory of the answers that are being read and decoded: of each, and of all together. A large one that
-// finds no room is not read on until others have ended; the one that has been read for longest always is, so that there is
-// an end to each wait. Of streams only what was said is held. It is safe for concurrent use.
+// Answers bounds the memory of the answers that are being read and decoded: of each, and of all together. A large one
+// that finds no room is not read on until others have ended; the one that has been read for longest always is, so that
+// there is an end to each wait. Of streams only what was said is held. It is safe for concurrent use.
 type Answers struct {
 	each, total int64
 
@@ -21,8 +21,8 @@ type Answers struct {
 	ended chan struct{}
 }
 
-// NewAnswers returns bounds in bytes as received: of each answer, and of what all hold beyond the first MiB of each. All
-// together hold total and each at most.
+// NewAnswers returns bounds in bytes as received: of each answer, and of what all hold beyond the first MiB of each.
+// All together hold total and each at most.
 func NewAnswers(each, total int64) *Answers { return &Answers{each: each, total: total} }
 
 // answer is what one answer holds. It belongs to one attempt.

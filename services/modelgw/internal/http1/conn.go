@@ -97,8 +97,8 @@ var (
 	errBroken      = errors.New("the server closed the connection before it answered")
 )
 
-// roundTrip writes a request, closes its body, and reads the head of the answer. The body of a long request may still be
-// written then.
+// roundTrip writes a request, closes its body, and reads the head of the answer. The body of a long request may still
+// be written then.
 func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
 	head := heads.Get().(*[]byte)
 	text, err := appendHead((*head)[:0], r)

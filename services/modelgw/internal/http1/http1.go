@@ -1,6 +1,6 @@
 // Package http1 is a client of HTTP/1.1 in clear (RFC 9112), for models that are served in one's own network. A short
-// request and its answer take one goroutine, the caller's, and no more memory than a connection's buffer, where those of
-// net/http take three and two buffers. To relay such a request takes a third less processor time.
+// request and its answer take one goroutine, the caller's, and no more memory than a connection's buffer, where those
+// of net/http take three and two buffers. To relay such a request takes a third less processor time.
 //
 // It writes requests and keeps connections. Answers are read by net/http's own reader of them, and whatever is not a
 // plain request is net/http's altogether (see [Transport.RoundTrip]).
@@ -27,16 +27,16 @@ type Transport struct {
 	Other http.RoundTripper
 	// IdlePerHost is how many connections to one host are kept for later requests; zero is none.
 	IdlePerHost int
-	// IdleTimeout is the least time for which they are kept. They are checked at such intervals, so that one is kept for
-	// less than twice as long.
+	// IdleTimeout is the least time for which they are kept. They are checked at such intervals, so that one is kept
+	// for less than twice as long.
 	IdleTimeout time.Duration
 
 	idle pool
 }
 
-// RoundTrip implements http.RoundTripper. Other makes the request if it has another scheme than http, passes a proxy, has
-// a body of unknown length, or needs anything else of the protocol beyond a request and its answer: an upgrade, trailers,
-// a connection of its own, "100 Continue".
+// RoundTrip implements http.RoundTripper. Other makes the request if it has another scheme than http, passes a proxy,
+// has a body of unknown length, or needs anything else of the protocol beyond a request and its answer: an upgrade,
+// trailers, a connection of its own, "100 Continue".
 //
 // A request is written once: where the connection breaks, it is the caller who knows whether it may be made again. A
 // connection that the server has closed is not used for another request.

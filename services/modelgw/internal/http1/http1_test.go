@@ -352,8 +352,8 @@ func awaitEnd(t *testing.T, conn *net.TCPConn) {
 	})
 }
 
-// A server that takes a request and closes may have begun to answer it: it is not asked again, on a new connection or on
-// one that was used before.
+// A server that takes a request and closes may have begun to answer it: it is not asked again, on a new connection or
+// on one that was used before.
 func TestARequestIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

@@ -1,8 +1,8 @@
 // Package prepare converts a caller's request to a form that a provider accepts: instructions first, tools by the
 // choice, past reasoning and media in tool results as the provider requires, neighbouring messages merged if necessary.
 //
-// The functions have no side effects. Configurations and messages are never modified in place: a message that must differ
-// is a copy with an id of its own.
+// The functions have no side effects. Configurations and messages are never modified in place: a message that must
+// differ is a copy with an id of its own.
 package prepare
 
 import (

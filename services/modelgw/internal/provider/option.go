@@ -80,8 +80,8 @@ type OptionDropper interface {
 
 // OptionChanger is a provider that sends other values of some options, since its API has other words for them.
 type OptionChanger interface {
-	// Changed are those options of a configuration, which has no options that are not sent. What is sent for a value that
-	// is sent is that value.
+	// Changed are those options of a configuration, which has no options that are not sent. What is sent for a value
+	// that is sent is that value.
 	Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption
 }
 
@@ -100,7 +100,8 @@ func ChangeEffort(c *modelv1.GenerateConfig, sent string) []*modelv1.ChangedOpti
 
 // Fitted is a configuration fitted to a provider.
 type Fitted struct {
-	// Sent is the configuration as it is sent, Unsent the set options that are not, and Changed those with other values.
+	// Sent is the configuration as it is sent, Unsent the set options that are not, and Changed those with other
+	// values.
 	Sent    *modelv1.GenerateConfig
 	Unsent  []Unsent
 	Changed []*modelv1.ChangedOption

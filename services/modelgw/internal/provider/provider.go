@@ -83,9 +83,10 @@ var ErrCountsNone = errors.New("the server counts no tokens")
 
 // Compactor is a provider whose API shortens conversations on demand, for the models whose features say so.
 type Compactor interface {
-	// Compact makes one attempt to shorten the request's conversation, with instructions, which may be empty. The response
-	// has the messages in Compacted, and an output with the usage and without choices. Its errors are those of Generate,
-	// and CAPABILITY_UNSUPPORTED where the conversation cannot be compacted ([NoCompaction]). Nothing is streamed.
+	// Compact makes one attempt to shorten the request's conversation, with instructions, which may be empty. The
+	// response has the messages in Compacted, and an output with the usage and without choices. Its errors are those of
+	// Generate, and CAPABILITY_UNSUPPORTED where the conversation cannot be compacted ([NoCompaction]). Nothing is
+	// streamed.
 	Compact(ctx context.Context, r *Request, instructions string) (*Response, error)
 }
 
@@ -99,9 +100,9 @@ type Request struct {
 	Attempt int
 	// Origin identifies on whose behalf the call is made.
 	Origin Origin
-	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context ends:
-	// the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate runs. Nil: no
-	// watcher.
+	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context
+	// ends: the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate
+	// runs. Nil: no watcher.
 	Stream func(*modelv1.GenerateDelta)
 	// Progress is called whenever anything arrives from the upstream API. Nil: no watcher. A provider that cannot
 	// stream never calls it.
@@ -110,12 +111,12 @@ type Request struct {
 	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. It is also
 	// called with the usage of the requests of an attempt before one that fails. Nil ignores it.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
-	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also of
-	// a refusal, before the body is read. Nil: no callback.
+	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also
+	// of a refusal, before the body is read. Nil: no callback.
 	OnHeaders func(status int, header http.Header)
-	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for them:
-	// those that were read of an answer that is one document, and those that a stream has said. Its error is why there will
-	// be none. Nil: there always is.
+	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for
+	// them: those that were read of an answer that is one document, and those that a stream has said. Its error is why
+	// there will be none. Nil: there always is.
 	Hold func(ctx context.Context, n int) error
 	// Record selects whether to record the exchange with the provider.
 	Record Record

@@ -17,8 +17,8 @@ type ReasoningHeadroom struct {
 	Most int64
 }
 
-// EffortTokens are the tokens that each reasoning_effort is worth, of models that reason within a number of tokens. It must
-// not be modified.
+// EffortTokens are the tokens that each reasoning_effort is worth, of models that reason within a number of tokens. It
+// must not be modified.
 var EffortTokens = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
 
 // MaxTokensFor is the default bound of output tokens with a configuration; zero leaves it to the server.

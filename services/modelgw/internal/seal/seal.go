@@ -124,8 +124,8 @@ func Receive(messages []*modelv1.ChatMessage, format string) {
 	}
 }
 
-// Stream is an answer to a client of a format, as it arrives: a seal that the format's own servers did not make is in an
-// envelope. It is not safe for concurrent use.
+// Stream is an answer to a client of a format, as it arrives: a seal that the format's own servers did not make is in
+// an envelope. It is not safe for concurrent use.
 type Stream struct {
 	// Format is the client's format.
 	Format string
@@ -140,8 +140,9 @@ func (s *Stream) Delta(d *modelv1.GenerateDelta) *modelv1.GenerateDelta {
 	return withPart(d, func(part *contentv1.Content) *contentv1.Content { return enveloped(part, s.Format) })
 }
 
-// End returns the whole answer as the client gets it, after its pieces, if it came in pieces. A seal that came after its
-// thought, as Gemini's on a text, is apart from the thought: the client has that already. The output is not modified.
+// End returns the whole answer as the client gets it, after its pieces, if it came in pieces. A seal that came after
+// its thought, as Gemini's on a text, is apart from the thought: the client has that already. The output is not
+// modified.
 func (s *Stream) End(output *modelv1.ModelOutput) *modelv1.ModelOutput {
 	apart := s.thought && !s.sealed
 	return answer(output, func(part *contentv1.Content) []*contentv1.Content {

@@ -358,8 +358,8 @@ func TestARecordHoldsNoKey(t *testing.T) {
 	assert.NotContains(t, response.Call.GetRequestJson()+response.Call.GetResponseJson(), "sk-secret")
 }
 
-// A model that thinks within a budget is sent no choice among its tools but that of none, which is said where another was
-// asked for.
+// A model that thinks within a budget is sent no choice among its tools but that of none, which is said where another
+// was asked for.
 func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
 	t.Parallel()
 	const says = "claude-sonnet-4-5 is sent no choice among the tools while it thinks within a budget; it may call any, or none"

@@ -219,8 +219,8 @@ func (m *model) displayed(p *plan) {
 	}
 }
 
-// choose adapts the tool choice to the model: with a thinking budget there is none but that of no tool, except that calls
-// one at a time are part of one, and some models cannot be forced.
+// choose adapts the tool choice to the model: with a thinking budget there is none but that of no tool, except that
+// calls one at a time are part of one, and some models cannot be forced.
 func (m *model) choose(p *plan) {
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY

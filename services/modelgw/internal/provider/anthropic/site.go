@@ -24,8 +24,8 @@ type site struct {
 
 	// noFallback lacks fallbacks to other models, noAutomaticCache marks of the prompt cache that the server sets,
 	// noSystemTurns system messages within the conversation, noFilters searches that filter what they find by code,
-	// noServers servers of tools that Anthropic calls, noToolset the set of tools for a computer, and noCount the counting
-	// of tokens.
+	// noServers servers of tools that Anthropic calls, noToolset the set of tools for a computer, and noCount the
+	// counting of tokens.
 	noFallback, noAutomaticCache, noSystemTurns, noFilters, noServers, noToolset, noCount bool
 	// noTools are the kinds of tools without a form of the model's own, which are offered as functions.
 	noTools []string

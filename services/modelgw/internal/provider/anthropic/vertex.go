@@ -18,8 +18,8 @@ const vertexPrefix = "vertex/"
 
 // VertexConfig sets up access to Anthropic's models on Google's Vertex AI.
 type VertexConfig struct {
-	// BaseURL is the address of the account `default`, with the version of the API at its end; default is Google's own for
-	// the region.
+	// BaseURL is the address of the account `default`, with the version of the API at its end; default is Google's own
+	// for the region.
 	BaseURL string `yaml:"base_url" env:"ANTHROPIC_VERTEX_BASE_URL"`
 	// VertexBaseURL is used if BaseURL is not set.
 	VertexBaseURL string `yaml:"vertex_base_url" env:"VERTEX_ANTHROPIC_BASE_URL"`

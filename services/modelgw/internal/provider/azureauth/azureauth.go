@@ -85,8 +85,8 @@ type Default struct {
 	ManagedIdentity bool `yaml:"managed_identity" env:"EVALFLEET_MODELGW_AZURE_MANAGED_IDENTITY"`
 	// Audience is the scope that tokens are for. Default https://cognitiveservices.azure.com/.default.
 	Audience string `yaml:"audience" env:"AZUREAI_AUDIENCE"`
-	// Endpoint is where a service for applications gives tokens of the machine's identity, which is then used. Azure sets
-	// the variable.
+	// Endpoint is where a service for applications gives tokens of the machine's identity, which is then used. Azure
+	// sets the variable.
 	Endpoint string `yaml:"endpoint" env:"IDENTITY_ENDPOINT"`
 	// EndpointHeader is what the endpoint wants in a header.
 	EndpointHeader config.Secret `yaml:"endpoint_header" env:"IDENTITY_HEADER"`

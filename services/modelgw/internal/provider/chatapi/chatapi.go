@@ -30,7 +30,8 @@ type Client struct {
 	Key config.Secret
 	// Headers are sent with each request.
 	Headers map[string]string
-	// Conversation is the name of the header that says to which conversation a request belongs; empty is no such header.
+	// Conversation is the name of the header that says to which conversation a request belongs; empty is no such
+	// header.
 	Conversation string
 }
 

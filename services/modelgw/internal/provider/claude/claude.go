@@ -106,8 +106,8 @@ func (g Generation) Effort(asked string) string {
 	}
 }
 
-// Changed are the options of a configuration that the model takes with the nearest efforts that it knows. Within a number
-// of tokens it is sent no word for reasoning_effort.
+// Changed are the options of a configuration that the model takes with the nearest efforts that it knows. Within a
+// number of tokens it is sent no word for reasoning_effort.
 func (g Generation) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
 	all := provider.Change("effort", c.GetEffort(), g.Effort(c.GetEffort()))
 	if control := g.Control(); control == ByEither || control == ByEffort {

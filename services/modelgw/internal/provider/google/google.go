@@ -59,7 +59,8 @@ type Config struct {
 	KeyOptional bool `yaml:"key_optional"`
 	// UseADC gives the account `default` credentials of Google in place of a key, if it has none.
 	UseADC bool `yaml:"use_adc" env:"GOOGLE_USE_ADC"`
-	// QuotaProject is the project to which requests with credentials of Google count; default is that of the credentials.
+	// QuotaProject is the project to which requests with credentials of Google count; default is that of the
+	// credentials.
 	QuotaProject       string `yaml:"quota_project" env:"GOOGLE_CLOUD_QUOTA_PROJECT"`
 	googleauth.Default `yaml:",inline"`
 	// Keys are further credentials of the account `default`, among which its conversations are distributed.
@@ -88,8 +89,8 @@ type host struct {
 	maxInline int64
 
 	mu sync.Mutex
-	// tokens are those of the account `default`, by the project to which requests count and their scopes. Requests choose
-	// these, so that the latest ones are kept.
+	// tokens are those of the account `default`, by the project to which requests count and their scopes. Requests
+	// choose these, so that the latest ones are kept.
 	tokens *lru.Cache[string, *accesstoken.Source]
 }
 

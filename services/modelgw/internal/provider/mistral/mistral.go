@@ -87,8 +87,8 @@ func (a Azure) account() Account {
 // Account is a further account.
 type Account struct {
 	provider.Account `yaml:",inline"`
-	// ConversationAPI selects the API for the account's models: true is the Conversations API, false is chat completions.
-	// If it is omitted, it is the Conversations API, except for models that hear (voxtral).
+	// ConversationAPI selects the API for the account's models: true is the Conversations API, false is chat
+	// completions. If it is omitted, it is the Conversations API, except for models that hear (voxtral).
 	ConversationAPI *bool `yaml:"conversation_api"`
 }
 

@@ -82,8 +82,8 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 // traits are what the model's name says. No configuration changes them.
 type traits struct {
 	reasons, takesReasoning bool
-	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks are
-	// those that other models take.
+	// ignored are the options that chat completions ignore, and dropped those that are not sent to them. Of both, lacks
+	// are those that other models take.
 	ignored, dropped, lacks []string
 }
 

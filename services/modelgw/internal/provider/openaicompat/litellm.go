@@ -49,8 +49,8 @@ func liteLLMArguments(all *orderedjson.Object) ([]dialect.Member, error) {
 }
 
 const (
-	// deploymentTimeout bounds each question to a proxy. maxDeployments bounds its list, in bytes: it has some kilobytes
-	// for each model.
+	// deploymentTimeout bounds each question to a proxy. maxDeployments bounds its list, in bytes: it has some
+	// kilobytes for each model.
 	deploymentTimeout = 30 * time.Second
 	maxDeployments    = 16 << 20
 	// claudeTokens is the bound of output tokens of Claude: Anthropic requires one, and LiteLLM's own is 4096 for names
@@ -92,8 +92,8 @@ func (d *deployment) isGrok() bool {
 type deployments struct {
 	mu   sync.Mutex
 	read bool
-	// claude means that all models behind the name are Claude; output is their smallest bound of output tokens, zero if it
-	// is not known.
+	// claude means that all models behind the name are Claude; output is their smallest bound of output tokens, zero if
+	// it is not known.
 	claude atomic.Bool
 	output atomic.Int64
 }

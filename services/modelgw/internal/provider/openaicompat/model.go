@@ -34,8 +34,8 @@ import (
 type arguments struct {
 	// ResponsesAPI selects the Responses API or chat completions; the default is the service's.
 	ResponsesAPI *bool `json:"responses_api"`
-	// ResponsesStore makes the server of the Responses API store answers, and ResponsesPhase states to it which messages
-	// of the assistant are comments before calls.
+	// ResponsesStore makes the server of the Responses API store answers, and ResponsesPhase states to it which
+	// messages of the assistant are comments before calls.
 	ResponsesStore *bool `json:"responses_store"`
 	ResponsesPhase *bool `json:"responses_phase"`
 	// EmulateTools puts tools into a prompt, for models or servers that know none.
@@ -54,7 +54,8 @@ type model struct {
 	label   string
 	differs Models
 	args    arguments
-	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as JSON.
+	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as
+	// JSON.
 	members []dialect.Member
 	enabled string
 	// emulates puts tools into a prompt.

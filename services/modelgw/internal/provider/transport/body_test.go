@@ -67,8 +67,8 @@ func TestBodiesArriveWhole(t *testing.T) {
 	short.Release()
 }
 
-// A user in the address of a server is the credential of a request that has none, as for net/http's client, and failures
-// do not name it.
+// A user in the address of a server is the credential of a request that has none, as for net/http's client, and
+// failures do not name it.
 func TestAUserInTheAddress(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
