@@ -19,7 +19,7 @@ type Config struct {
 	// single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address that others can reach
 	// needs AllowRemote.
 	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
-	// AllowRemote allows Listen to be an address that is not loopback. Connections are not encrypted, and the token
+	// AllowRemote allows a listen address that is not loopback. Connections are not encrypted, and the token
 	// travels on them: put TLS in front (docs/deploy.md).
 	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
 	// MaxConnections is how many connections clients may have open at once. When another one arrives, one

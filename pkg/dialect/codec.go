@@ -12,6 +12,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Codec is the wire format of one vendor's API, in both directions.
@@ -78,9 +79,9 @@ type Codec interface {
 	// DecodeResponse decodes the body of an answer.
 	DecodeResponse(body []byte) (Response, error)
 	// ReadEvents splits a stream into events: [Events] for the formats that use server-sent events. Of a format with
-	// frames of its own, each becomes an event whose data is JSON that says all that the frame says, so that records and
-	// ScanUsage need the data alone. It yields the error of a failed stream, or a *MalformedError for bytes that are no
-	// event, and then ends.
+	// frames of its own, each becomes an event whose data is JSON that says all that the frame says, so that records
+	// and ScanUsage need the data alone. It yields the error of a failed stream, or a *MalformedError for bytes that
+	// are no event, and then ends.
 	ReadEvents(stream io.Reader) iter.Seq2[Event, error]
 	// NewStreamReader returns a reader of an answer that arrives as events.
 	NewStreamReader() StreamReader
@@ -92,8 +93,9 @@ type Codec interface {
 	// false for a genuine error; output is then nil.
 	Stopped(status int, said *Error, model string) (output *modelv1.ModelOutput, ok bool)
 
-	// ParseRequest decodes the body of a client's request, which is UTF-8: parts of it are kept as they are. Members that
-	// the format has in the address rather than in the body are left empty for the caller to fill. Config is never nil.
+	// ParseRequest decodes the body of a client's request, which is UTF-8: parts of it are kept as they are. Members
+	// that the format has in the address rather than in the body are left empty for the caller to fill. Config is never
+	// nil.
 	ParseRequest(body []byte) (*Request, error)
 	// AppendResponse appends an output to dst, as the answer to a request. A format with one choice takes the first.
 	AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error)
@@ -132,14 +134,14 @@ type Reopener interface {
 	Reopen(request []byte, take func(*contentv1.Content) *contentv1.Content, signCalls bool) []byte
 }
 
-// Compactor is implemented by codecs of vendors whose clients ask for a conversation to be compacted, and send back what
-// they got in its place.
+// Compactor is implemented by codecs of vendors whose clients ask for a conversation to be compacted, and send back
+// what they got in its place.
 type Compactor interface {
-	// Compacted returns the part of an answer that stands for the conversation: a summary of it, in an envelope. A later
+	// Compacted returns the part of an answer that replaces the conversation: a summary of it, in an envelope. A later
 	// request with it has the summary as a message ([UnsealSummary]).
 	Compacted(summary string) *contentv1.Content
-	// AppendCompactResponse appends the answer to a request that asks for nothing but a compaction: what the user said in
-	// the conversation, and the part, which the output has. Its error is that of AppendRequest.
+	// AppendCompactResponse appends the answer to a request that asks for nothing but a compaction: what the user said
+	// in the conversation, and the part, which the output has. Its error is that of AppendRequest.
 	AppendCompactResponse(dst []byte, said []*modelv1.ChatMessage, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error)
 }
 
@@ -173,14 +175,14 @@ type Request struct {
 	Config *modelv1.GenerateConfig
 	// Stream requests the answer in pieces.
 	Stream bool
-	// OneCall means that the client takes one call in an answer, in the older of two forms that its format has for calls:
-	// of more, it gets the first.
+	// OneCall means that the client takes one call in an answer, in the older of two forms that its format has for
+	// calls: of more, it gets the first.
 	OneCall bool
 	// IncludeUsage means that a client asked for usage at the end of a stream, in formats that omit it otherwise.
 	// Encoded requests always ask for it.
 	IncludeUsage bool
-	// Compact means that a client asks for its conversation to be compacted, in place of an answer ([Compactor]). Encoded
-	// requests do not say it.
+	// Compact means that a client asks for its conversation to be compacted, in place of an answer ([Compactor]).
+	// Encoded requests do not say it.
 	Compact bool
 	// Members are further members of the request. They replace members of the same name.
 	Members []Member
@@ -191,6 +193,11 @@ type Member struct {
 	Name string
 	// JSON is its value.
 	JSON string
+}
+
+// TextMember is a member whose value is a text.
+func TextMember(name, text string) Member {
+	return Member{Name: name, JSON: string(jsonwrite.AppendText(nil, text))}
 }
 
 // ResponseMeta is the part of an answer beside the output.
@@ -204,8 +211,8 @@ type ResponseMeta struct {
 	Created int64
 	// IncludeUsage adds the usage to a stream, in formats that leave it out otherwise.
 	IncludeUsage bool
-	// Request is the request that is answered, as ParseRequest returned it: some formats repeat parts of it, and name its
-	// tools as it did. Nil repeats nothing.
+	// Request is the request that is answered, as ParseRequest returned it: some formats repeat parts of it, and name
+	// its tools as it did. Nil repeats nothing.
 	Request *Request
 }
 

@@ -24,7 +24,7 @@ func cutDataURI(uri string) (head, data string, ok bool) {
 }
 
 // CheckMedia fails on media that is neither a data URI in base64 nor the address of something on the web. Nothing is
-// fetched here: whoever serves the request decides about addresses.
+// fetched here: the server of the request decides about addresses.
 func CheckMedia(param, uri string) error {
 	if strings.HasPrefix(uri, "data:") {
 		return CheckDataURI(param, uri)

@@ -42,8 +42,8 @@ func indexMember(doc []byte, member string) int {
 	return indexName(doc, member)
 }
 
-// indexName is bytes.Index for a name in quotes. It looks for the name without the first of them, which would be found in
-// too many places.
+// indexName is bytes.Index for a name in quotes. It looks for the name without the first of them, which would be found
+// in too many places.
 func indexName(doc []byte, quoted string) int {
 	for from := 1; from <= len(doc); {
 		at := bytes.Index(doc[from:], []byte(quoted[1:]))
@@ -64,7 +64,7 @@ type WordPath struct {
 	quoted string // its name
 }
 
-// NewWordPath returns the place at a path of members' names, in which a list stands for each of its elements.
+// NewWordPath returns the place at a path of members' names, in which a list means each of its elements.
 func NewWordPath(path ...string) WordPath {
 	return WordPath{path: path, quoted: `"` + path[len(path)-1] + `"`}
 }

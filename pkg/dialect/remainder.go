@@ -23,8 +23,8 @@ type Said struct {
 	Calls CallRemainder
 
 	begun bool
-	// whole are the parts that came whole and have no pieces: neither texts nor reasoning. texts are the texts that came
-	// whole after their pieces.
+	// whole are the parts that came whole and have no pieces: neither texts nor reasoning. texts are the texts that
+	// came whole after their pieces.
 	whole, texts []*contentv1.Content
 }
 
@@ -35,8 +35,8 @@ type PieceWriter interface {
 	WriteText(piece string)
 	WriteReasoning(piece string)
 	WriteCall(piece *modelv1.ToolCallDelta)
-	// WritePart writes a part that has ended, with what its pieces did not say: of a text at most its sources, since the
-	// end of the answer has all of it.
+	// WritePart writes a part that has ended, with what its pieces did not say: of a text at most its sources, since
+	// the end of the answer has all of it.
 	WritePart(part *contentv1.Content)
 }
 

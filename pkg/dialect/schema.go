@@ -71,8 +71,9 @@ var (
 	namedMembers = map[string]bool{"properties": true, "patternProperties": true, "dependentSchemas": true, "defs": true, "$defs": true, "definitions": true}
 )
 
-// FromOpenAPI returns a schema in Google's form of OpenAPI as a JSON Schema: its types are in capitals there, a value that
-// may be null is `nullable`, whole numbers may be texts, and properties have an order. One without any of these is returned byte for byte.
+// FromOpenAPI returns a schema in Google's form of OpenAPI as a JSON Schema: its types are in capitals there, a value
+// that may be null is `nullable`, whole numbers may be texts, and properties have an order. One without any of these is
+// returned byte for byte.
 func FromOpenAPI(schema string) string {
 	value, err := orderedjson.Decode([]byte(schema))
 	if err != nil || !fromOpenAPI(value) {

@@ -35,8 +35,8 @@ const (
 	NoSealer = "none"
 )
 
-// Seal returns reasoning, the use of a vendor's tool, or a text, as a text that is a seal to a client. Reasoning that is
-// in an envelope already has that.
+// Seal returns reasoning, the use of a vendor's tool, or a text, as a text that is a seal to a client. Reasoning that
+// is in an envelope already has that.
 func Seal(part *contentv1.Content) string {
 	if text := part.GetReasoning().GetReasoning(); Unseal(text) != nil {
 		return text
@@ -66,8 +66,8 @@ func UnsealUse(sealed string) *contentv1.ToolUse {
 	return part.GetToolUse()
 }
 
-// UnsealSummary returns the message in which the summary stands that Seal has sealed as a text; nil for a seal of
-// another. The error is a *RequestError about the member param: it is empty, or an envelope without a summary.
+// UnsealSummary returns the message with the summary that Seal has sealed as a text; nil for a seal of another. The
+// error is a *RequestError about the member param: it is empty, or an envelope without a summary.
 func UnsealSummary(param, sealed string) (*modelv1.ChatMessage, error) {
 	part, _ := unseal(sealed)
 	switch text := part.GetText().GetText(); {

@@ -77,8 +77,8 @@ func (g *Gate) giveUp(s *Slot) error {
 
 // Observe records the rate limits that the provider reported with the answer to the call in this slot, also with a
 // refusal. Once little remains, further callers wait before the provider refuses them: until as much is back as a call
-// takes, and no longer than a minute after the last report. Impossible values are ignored, and from time to time a trial
-// call shows whether a report is true.
+// takes, and no longer than a minute after the last report. Impossible values are ignored, and from time to time a
+// trial call shows whether a report is true.
 func (s *Slot) Observe(a Allowances) {
 	g, now := s.gate, time.Now()
 	g.Lock.Lock()

@@ -42,8 +42,8 @@ var ErrTooLow = errors.New("a limit must be at least 1")
 // Limiter admits callers to pools. All methods are safe for concurrent use.
 type Limiter interface {
 	// Acquire waits for a slot of the pool under r.Key and returns it; the caller must release it. The first call for a
-	// key makes the pool with r's bounds; later bounds are ignored. It fails with ErrFull at once if r.MaxWaiting callers
-	// wait already, with a *HeldError if r.Patience ends, and with ctx's error if ctx ends first.
+	// key makes the pool with r's bounds; later bounds are ignored. It fails with ErrFull at once if r.MaxWaiting
+	// callers wait already, with a *HeldError if r.Patience ends, and with ctx's error if ctx ends first.
 	Acquire(ctx context.Context, r Request) (*Slot, error)
 	// Report reports how a request went to an adaptive pool; a fixed one ignores it. A key without a pool is ignored.
 	Report(ctx context.Context, key string, r Report)
@@ -65,9 +65,9 @@ type Request struct {
 	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always
 	// admitted.
 	MaxWaiting int
-	// Patience bounds the wait in a pool that is held back; see [HeldError]. A caller that would have to wait for longer
-	// fails at once, and one that has waited as long fails while the provider refuses all calls. A wait in a line that
-	// moves is not bounded. Zero is no bound.
+	// Patience bounds the wait in a pool that is held back; see [HeldError]. A caller that would have to wait for
+	// longer fails at once, and one that has waited as long fails while the provider refuses all calls. A wait in a
+	// line that moves is not bounded. Zero is no bound.
 	Patience time.Duration
 	// Fixed is the limit of a pool that does not adapt; it must be positive unless Adaptive is set.
 	Fixed int

@@ -102,8 +102,8 @@ func TestWhatACallTakesIsLearned(t *testing.T) {
 	})
 }
 
-// Nothing that a provider says stops a pool for more than ten seconds before a call tries whether it is true, and for more
-// than a minute once such a call was refused. What cannot be stops it not at all.
+// Nothing that a provider says stops a pool for more than ten seconds before a call tries whether it is true, and for
+// more than a minute once such a call was refused. What cannot be stops it not at all.
 func TestAPauseEnds(t *testing.T) {
 	runPaced(t, func(p *paced) {
 		year := func() limit.Allowances {
@@ -121,8 +121,8 @@ func TestAPauseEnds(t *testing.T) {
 	})
 }
 
-// What a provider says and does not keep to has no effect after a while: answers of several accounts behind a proxy, or of a
-// limit that others use up first though calls are served.
+// What a provider says and does not keep to has no effect after a while: answers of several accounts behind a proxy, or
+// of a limit that others use up first though calls are served.
 func TestWhatIsNotTrueIsSoonOfNoEffect(t *testing.T) {
 	for name, full := range map[string]time.Duration{"a year": 365 * 24 * time.Hour, "a minute": time.Minute, "a second": time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// patience is how many successes a limit must last before one more slot is tried. A try costs a refusal where the
-	// capacity has not grown, and so one call in two hundred is refused for it: half of what is bearable, 1 %.
+	// patience is how many successes a limit must last before one more slot is tried. A try costs a refusal if the
+	// capacity has not grown: one call in two hundred, which is half of the goal of at most 1 %.
 	patience = 200
 	// patientRounds is the same in rounds, for limits above a third of patience: what a try brings must be known
 	// before the next one.
@@ -53,8 +53,8 @@ type Prober struct {
 	// round are the successes in this round, and peak the most slots in use in it; a refusal begins a new one.
 	round, peak int
 	// refused are the refusals of this shortage, began is the limit in use when it began. It ends after a round of
-	// successes without a refusal (quiet), or after two rounds of all (served): then the provider is no longer away, but
-	// takes even less than the shortage's lowest ceiling.
+	// successes without a refusal (quiet), or after two rounds of all (served): then the provider is no longer away,
+	// but takes even less than the shortage's lowest ceiling.
 	refused, began, quiet, served int
 	// row is the number of refusals since the last success. While the rule is tripped, aside is the limit that the next
 	// success restores; otherwise it is zero.
@@ -115,7 +115,8 @@ func (p *Prober) RateLimited(now time.Time, subject string) {
 	if p.refused == 0 || p.quiet > p.ceiling || p.served > 2*p.began {
 		p.refused, p.began, p.served = 0, used, 0
 	}
-	// Where no call has got a slot since the last refusal, this one began before that, and says nothing of the limit now.
+	// Where no call has got a slot since the last refusal, this one began before that, and says nothing of the limit
+	// now.
 	if p.peak > 0 || p.refused == 0 {
 		p.ceiling = max(used-1, int(deepest*float64(p.began)), p.min)
 	}

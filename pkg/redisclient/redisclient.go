@@ -41,7 +41,7 @@ type Options struct {
 	// Prefix begins the names of all keys. Empty is [DefaultPrefix].
 	Prefix string
 	// Timeout bounds a connection attempt and a command, whatever a context says. Zero is [Timeout]. Tests in simulated
-	// time, which stands still meanwhile, have a long one: on a busy machine an answer takes seconds.
+	// time, which does not pass meanwhile, set a long one: on a busy machine an answer takes seconds.
 	Timeout time.Duration
 }
 

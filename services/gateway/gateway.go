@@ -66,8 +66,8 @@ type Deps struct {
 	Servers map[string]*grpcserver.Server
 	// Listen is the configured listen address. Clients may name it as the Host.
 	Listen string
-	// Vendor serves the vendor-shaped endpoints, below /v1/, if modelgw runs in this process. The handler authenticates
-	// its callers itself.
+	// Vendor serves the vendor-shaped endpoints, below [dialect.Paths], if modelgw runs in this process. The handler
+	// authenticates its callers itself.
 	Vendor http.Handler
 	// VendorAddress is modelgw's host:port if it runs in another process. If neither is set, there are no such
 	// endpoints.
@@ -91,8 +91,8 @@ type Gateway struct {
 	workers *workerproxy.Proxy
 	// idle closes idle connections.
 	idle func()
-	// stop ends the calls of clients that only wait, and the gateway's watch of the services behind it. watched waits for
-	// the latter.
+	// stop ends the calls of clients that only wait, and the gateway's watch of the services behind it. watched waits
+	// for the latter.
 	stop    context.CancelFunc
 	watched sync.WaitGroup
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // RefuseOwn fails if an account's base URL, or one that its requests may name, leads to one of these addresses,
@@ -39,7 +41,7 @@ func leadsTo(base, address string) bool {
 		return false
 	}
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || port != portOf(u) {
+	if err != nil || port != provider.Port(u) {
 		return false
 	}
 	to := plainName(u.Hostname())
@@ -48,13 +50,6 @@ func leadsTo(base, address string) bool {
 
 // plainName is a host's name as it is compared.
 func plainName(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
-
-func portOf(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Port()
-	}
-	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
-}
 
 func local(host string) bool {
 	ip, err := netip.ParseAddr(host)

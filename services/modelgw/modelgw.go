@@ -1,9 +1,8 @@
 // Package modelgw is the model gateway: it generates with any configured model, so that other services need neither the
 // vendors' APIs nor their keys.
 //
-// Each call passes through the pipeline of internal/generate: cache, metrics, budget, retries, admission to the
-// account's connections, attempt. A call with a key happens once: the ledger of effects stores its claim and its
-// answer, and later calls with the key get that answer.
+// Each call passes through the pipeline of internal/generate. A call with a key happens once: the ledger of effects
+// stores its claim and its answer, and later calls with the key get that answer.
 package modelgw
 
 import (
@@ -65,27 +64,27 @@ const countTimeout = 30 * time.Second
 
 // Config sets the gateway up.
 type Config struct {
-	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none. It does
-	// not bound calls in batches.
+	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none. It
+	// does not bound calls in batches.
 	AttemptTimeout time.Duration `yaml:"attempt_timeout" env:"EVALFLEET_MODELGW_ATTEMPT_TIMEOUT"`
 	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with
 	// CONNECTION_QUEUE_FULL. Zero is no bound.
 	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
-	// AdaptiveRule is the rule by which limits of connections adapt. `recorded` is Inspect's: a refusal lowers the limit
-	// by a fifth, and for 15 s nothing counts. `probing` remembers the limit that was refused last, stays just below it
-	// and tries one connection more from time to time, so that more of the provider's capacity is used and fewer calls are
-	// refused. A pool whose first call sets a cooldown, a decrease factor or a scale-up percentage follows `recorded`,
-	// which has these settings. A pool in Redis keeps its rule until no replica has used it for a day. Default: `probing`
-	// where replicas share limits through Redis, else `recorded`. By both rules calls wait where a provider says with its
-	// answers that little remains of its requests or tokens.
+	// AdaptiveRule is the rule by which limits of connections adapt. `recorded` is Inspect's: a refusal lowers the
+	// limit by a fifth, and for 15 s nothing counts. `probing` remembers the limit that was refused last, stays just
+	// below it and tries one connection more from time to time, so that more of the provider's capacity is used and
+	// fewer calls are refused. A pool whose first call sets a cooldown, a decrease factor or a scale-up percentage
+	// follows `recorded`, which has these settings. A pool in Redis keeps its rule until no replica has used it for a
+	// day. Default: `probing` where replicas share limits through Redis, else `recorded`. With either rule calls wait
+	// if a provider reports with its answers that few of its requests or tokens remain.
 	AdaptiveRule string `yaml:"adaptive_rule" env:"EVALFLEET_MODELGW_ADAPTIVE_RULE"`
 	// MaxAnswerBytes bounds an answer of a vendor that is decoded into the canonical form, in bytes as received,
 	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
 	// no bound, since they are not stored. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
-	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each: of a
-	// stream what it says, of another answer all. An answer beyond it is not read on until others have ended; the oldest
-	// always is. Default eight times MaxAnswerBytes.
+	// MaxAnswersBytes bounds what such answers hold together while they are read, beyond the first MiB of each. A
+	// stream holds its content, any other answer all its bytes. An answer that finds no room is not read on until
+	// others have ended; the oldest is always read. Default eight times MaxAnswerBytes.
 	MaxAnswersBytes int64 `yaml:"max_answers_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWERS_BYTES"`
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A graceful
 	// stop does not count. A call that is lost more often has no known outcome, and its run waits for a decision. At
@@ -93,9 +92,9 @@ type Config struct {
 	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
 	// CancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Zero is 1s.
 	CancelGrace time.Duration `yaml:"-"`
-	// CacheBytes bounds the responses that are cached in the data directory; the least recently used ones are evicted. The
-	// file is larger, by two thirds if responses are small. In Redis it bounds nothing but an entry, which has at most
-	// 16 MiB: set the `maxmemory` of the server. Default 256 MiB.
+	// CacheBytes bounds the responses that are cached in the data directory; the least recently used ones are evicted.
+	// The file is larger, by two thirds if responses are small. In Redis it bounds nothing but an entry, which has at
+	// most 16 MiB: set the `maxmemory` of the server. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Redis is what several replicas share: the response cache, and the limits of connections to providers.
 	Redis RedisConfig `yaml:"redis"`
@@ -104,17 +103,18 @@ type Config struct {
 	// from the first call on, over restarts.
 	Budgets map[string]Budget `yaml:"budgets"`
 	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. They replace built-in prices, which
-	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or a
-	// budget bounds dollars.
+	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or
+	// a budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
 	// Models are facts of models, by model such as `openai/gpt-4o`. They replace built-in ones, fact by fact.
 	Models map[string]modeldata.Facts `yaml:"models"`
-	// Fallbacks are the models that answer in place of another one, by its name and in their order, such as
-	// `openai/gpt-4o: [anthropic/claude-sonnet-4-5]`. They answer if its provider cannot be reached, is overloaded, limits
-	// the rate, refuses the key or finds it spent, or is not configured. They use the account `default` of their provider.
+	// Fallbacks are the models that answer in place of another one, by its name, in the order in which they are asked,
+	// such as `openai/gpt-4o: [anthropic/claude-sonnet-4-5]`. They answer if its provider cannot be reached, is
+	// overloaded, limits the rate, refuses the key or finds it spent, or is not configured. They use the account
+	// `default` of their provider.
 	Fallbacks map[string][]string `yaml:"fallbacks"`
-	// EvaluationFallbacks allows fallbacks for calls on behalf of evaluations that do not ask for them: their results are
-	// then those of several models.
+	// EvaluationFallbacks allows fallbacks for calls on behalf of evaluations that do not ask for them: their results
+	// are then those of several models.
 	EvaluationFallbacks bool `yaml:"evaluation_fallbacks" env:"EVALFLEET_MODELGW_EVALUATION_FALLBACKS"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
@@ -132,8 +132,9 @@ type Config struct {
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
 	OpenAIAPI openaicompat.Config `yaml:"openai_api"`
-	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`. docs/model-services.md
-	// lists them, with their variables. A service without a key or an address here and in variables cannot be used.
+	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`.
+	// docs/model-services.md lists them, with their variables. A service without a key or an address here and in
+	// variables cannot be used.
 	Services openaicompat.Services `yaml:"services"`
 	// SageMaker is Amazon SageMaker, with its accounts.
 	SageMaker sagemaker.Config `yaml:"sagemaker"`
@@ -243,7 +244,8 @@ type Deps struct {
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Batches keeps calls in batches; nil keeps them in memory, where they end with the process.
 	Batches batch.Store
-	// Budgets have the bounds of the configuration; nil keeps them in memory, where what was spent ends with the process.
+	// Budgets have the bounds of the configuration; nil keeps them in memory, where what was spent ends with the
+	// process.
 	Budgets *budget.Ledger
 	// DataDir is the folder of the response cache; empty keeps it in memory, where it ends with the process.
 	DataDir string

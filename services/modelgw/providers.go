@@ -274,7 +274,7 @@ func (c *Config) keyFaults() (faults []error) {
 	return append(faults, c.identityFaults()...)
 }
 
-// unusedIdentity says of an account that has both keys and an identity.
+// unusedIdentity is the fault of an account that has both keys and an identity.
 const unusedIdentity = "has keys, beside which its identity is not used; leave one of them out"
 
 // identityFaults are the errors in identities of further accounts: none is used beside keys. That of an account

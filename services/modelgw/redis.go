@@ -24,8 +24,8 @@ import (
 // RedisConfig is the Redis that several replicas of modelgw share.
 type RedisConfig struct {
 	// Addresses are where Redis is, host:port or the path of a socket; in a variable with commas between them. One
-	// address is a server, several are nodes of a cluster. Without an address each process has its own limits, in memory,
-	// and its own cached responses, in its data directory.
+	// address is a server, several are nodes of a cluster. Without an address each process has its own limits, in
+	// memory, and its own cached responses, in its data directory.
 	Addresses []string `yaml:"addresses" env:"EVALFLEET_MODELGW_REDIS_ADDRESSES"`
 	// Username is the user of Redis's access control. Default: the default user.
 	Username string `yaml:"username" env:"EVALFLEET_MODELGW_REDIS_USERNAME"`

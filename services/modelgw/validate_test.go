@@ -206,7 +206,7 @@ func TestArgumentsOfTheResponsesAPIAreSaidNotToBeSent(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(c *modelConfig, _ *modelDeps) { c.OpenAI.APIKey = config.NewSecret("k") })
 	for args, unsent := range map[string][]string{
-		`{"responses_store": true, "responses_phase": true}`:                        {"responses_store", "responses_phase"},
+		`{"responses_store": true, "responses_phase": true}`:                        {"responses_phase", "responses_store"},
 		`{"responses_phase": true, "service_tier": "flex"}`:                         {"responses_phase"},
 		`{"responses_store": false, "responses_phase": false, "background": false}`: nil,
 	} {

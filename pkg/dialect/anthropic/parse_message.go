@@ -181,11 +181,11 @@ func (c *conversation) result(b *wireBlock) error {
 	return nil
 }
 
-// userParts reads the blocks of a user at a place, none of which may be of the type but.
-func userParts(blocks []wireBlock, place, but string) ([]*contentv1.Content, error) {
+// userParts reads the blocks of a user at a place. A block of the type refused is an error; an empty type refuses none.
+func userParts(blocks []wireBlock, place, refused string) ([]*contentv1.Content, error) {
 	parts := []*contentv1.Content{}
 	err := dialect.Each(blocks, place, func(b *wireBlock) error {
-		if but != "" && b.Type == but {
+		if refused != "" && b.Type == refused {
 			return dialect.Invalid("", "must be a text or an image")
 		}
 		more, err := b.userParts()

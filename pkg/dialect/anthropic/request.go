@@ -22,14 +22,14 @@ type Request struct {
 	Thinking *Thinking
 	// Cache selects which parts of the prompt the server should cache.
 	Cache Cache
-	// Native are the forms of tools that the server has itself, which replace tools of the request, by their names: JSON
-	// objects, one or more.
+	// Native are the forms of tools that the server has itself, which replace tools of the request, by their names:
+	// JSON objects, one or more.
 	Native map[string][]string
 	// Toolset is the name of a tool whose form in Native is a set of tools, its actions; empty for none. Its calls are
 	// written as those of its actions.
 	Toolset string
-	// ModelInAddress and StreamInAddress leave the model's name, and whether the answer is streamed, out of the body: of
-	// clouds that have them in the address.
+	// ModelInAddress and StreamInAddress leave the model's name, and whether the answer is streamed, out of the body:
+	// of clouds that have them in the address.
 	ModelInAddress, StreamInAddress bool
 	// Paused are the blocks of a turn that the server paused, unchanged, for it to continue.
 	Paused []json.RawMessage

@@ -19,7 +19,7 @@ const (
 )
 
 // noContent is the text of a message without content, which the API refuses.
-const noContent = "(no content)"
+const noContent = dialect.NoContent
 
 func roleOf(m *modelv1.ChatMessage) string {
 	if m.GetRole() == modelv1.Role_ROLE_ASSISTANT {

@@ -48,6 +48,6 @@ func byteOf(text string, character int64) int {
 // isOurs reports whether a text is of the platform's in the place of a seal of a vendor's.
 func isOurs(text string) bool { return strings.HasPrefix(text, ours) }
 
-// ours stands where Anthropic has a seal of the source. It begins as envelopes do, so that [dialect.HasEnvelope] finds
+// ours is in the place of Anthropic's seal of a source. It begins as envelopes do, so that [dialect.HasEnvelope] finds
 // it.
 const ours = "evalfleet:cited"

@@ -1,6 +1,6 @@
 // Package clienttool describes tools that a vendor's models know without a description, and that the vendor's clients
 // run: a computer, a shell, an editor, a memory. A model of another vendor gets them as functions of the same names and
-// arguments, so that the client runs their calls as ever.
+// arguments, so that the client runs their calls as usual.
 //
 // Tools that the vendor runs itself are none of these: no description makes another server run them.
 package clienttool

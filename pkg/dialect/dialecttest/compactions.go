@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/summary"
 )
 
-// compactions checks that what stands for a conversation reaches the client in every form of an answer, and that its
+// compactions checks that what replaces a conversation reaches the client in every form of an answer, and that its
 // summary is in a request with it.
 func compactions(t *testing.T, h Harness, compactor dialect.Compactor) {
 	m := chat.Assistant("")

@@ -14,7 +14,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 )
 
-// Words that stand for envelopes in the documents of Reopen.
+// Words in place of envelopes in the documents of Reopen.
 const (
 	// OwnEnvelope has reasoning that the server sealed, with the seal OwnSeal, the summary `own thought` and the
 	// signature `rs_1`.

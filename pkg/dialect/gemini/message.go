@@ -19,8 +19,8 @@ const (
 	roleModel = "model"
 )
 
-// noContent stands for an empty message or text of a user, since the API refuses turns without content, and for an
-// empty answer.
+// noContent replaces an empty message or text of a user, since the API refuses turns without content, and an empty
+// answer.
 const noContent = dialect.NoContent
 
 func isResult(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_TOOL }
@@ -163,8 +163,9 @@ func (e *encoder) media(m *modelv1.ChatMessage) {
 	}
 }
 
-// waitFunction is the function of a computer whose call is not known.
-const waitFunction = "wait_5_seconds"
+// WaitFunction is the function of a computer that waits. It also replaces a function that is not known, since it has no
+// other effect.
+const WaitFunction = "wait_5_seconds"
 
 // computerResult writes the result of an action, with the screenshot in it. The server requires an acknowledgement of
 // some actions; the platform's own approval of the call has given it.
@@ -176,7 +177,7 @@ func (e *encoder) computerResult(m *modelv1.ChatMessage) {
 	e.Body.BeginObject()
 	e.Body.BeginObjectMember("functionResponse")
 	e.Body.TextUnlessEmpty("id", id)
-	e.Body.TextMember("name", cmp.Or(e.functions[id], waitFunction))
+	e.Body.TextMember("name", cmp.Or(e.functions[id], WaitFunction))
 	e.Body.TextObjectMember("response", "content", text, "safety_acknowledgement", "true", "url", "")
 	e.Body.BeginListMember("parts")
 	e.media(m)

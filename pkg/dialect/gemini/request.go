@@ -26,8 +26,9 @@ type Request struct {
 	Search, Execution bool
 	// SearchOptions are the members of the search; nil is none.
 	SearchOptions *orderedjson.Object
-	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its own
-	// for it, whose calls are in the messages. Results of the tool have the screenshot in them. Empty: there is none.
+	// Computer is the name of the tool that is a computer, which is not among Tools: the server has functions of its
+	// own for it, whose calls are in the messages. Results of the tool have the screenshot in them. Empty: there is
+	// none.
 	Computer string
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting

@@ -117,7 +117,7 @@ type search struct {
 	noFetch bool
 }
 
-// place is about where the user is.
+// place is the approximate location of the user.
 type place struct {
 	City     string `json:"city,omitempty"`
 	Country  string `json:"country,omitempty"`
@@ -125,7 +125,8 @@ type place struct {
 	Timezone string `json:"timezone,omitempty"`
 }
 
-// tool is the search that an offer is. own are the options for the vendor of the client's format, whose name is vendor.
+// tool returns the tool for an offer of a search. own are the options for the vendor of the client's format, whose name
+// is vendor.
 func (s *search) tool(offer Offer, vendor string, own *orderedjson.Object) *toolv1.ToolInfo {
 	offer.Kind = WebSearch
 	options := new(orderedjson.Object).With(kindOption, WebSearch)
@@ -214,7 +215,8 @@ func values(texts []string) []any {
 	return all
 }
 
-// interpreter is the interpreter that an offer is. own are the options for the vendor of the client's format.
+// interpreter returns the tool for an offer of an interpreter. own are the options for the vendor of the client's
+// format.
 func interpreter(offer Offer, vendor string, own *orderedjson.Object) *toolv1.ToolInfo {
 	offer.Kind = CodeExecution
 	by := &orderedjson.Object{}
@@ -239,7 +241,7 @@ type server struct {
 	allowed []string
 }
 
-// tool is the server that an offer is.
+// tool returns the tool for an offer of a server.
 func (s *server) tool(offer Offer) *toolv1.ToolInfo {
 	offer.Kind = MCPServer
 	options := new(orderedjson.Object).With("name", s.name).With("url", s.url)
@@ -255,7 +257,7 @@ func (s *server) tool(offer Offer) *toolv1.ToolInfo {
 	return &toolv1.ToolInfo{Name: MCPServer + "_" + s.name, Description: "Tools of a server.", ParametersJson: dialect.NoParameters, OptionsJson: offer.mark(options)}
 }
 
-// fetcher is the reading of pages that an offer is.
+// fetcher returns the tool for an offer to read pages.
 func fetcher(offer Offer) *toolv1.ToolInfo {
 	offer.Kind = WebFetch
 	return &toolv1.ToolInfo{Name: WebFetch, Description: "Reads pages.", ParametersJson: dialect.NoParameters, OptionsJson: offer.mark(&orderedjson.Object{})}

@@ -103,8 +103,8 @@ func written(use *contentv1.ToolUse) string {
 	return block.Content.Stdout + block.Content.Stderr + block.Content.Code
 }
 
-// GeminiSearch is the search that a grounding says of, if a client has offered it; nil if there is none. To the
-// platform's own callers a search of Google's is its citations.
+// GeminiSearch is the search that a grounding describes, if a client has offered one; nil if there is none. The
+// platform's own callers see the citations of Google's search alone.
 func GeminiSearch(g *citation.Grounding, tools []*toolv1.ToolInfo) *contentv1.Content {
 	isSearch := func(tool *toolv1.ToolInfo) bool {
 		offer, ok := Of(tool)

@@ -3,6 +3,7 @@ package mistral
 import (
 	"cmp"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -65,7 +66,7 @@ func WriteReference(w *jsonwrite.Writer, citation *contentv1.Citation) {
 func WritePart(w *jsonwrite.Writer, part *contentv1.Content) (ok bool) {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		WriteText(w, cmp.Or(p.Text.GetText(), NoContent))
+		WriteText(w, cmp.Or(p.Text.GetText(), dialect.NoContent))
 	case *contentv1.Content_Reasoning:
 		WriteThinking(w, p.Reasoning.GetReasoning())
 	case *contentv1.Content_Image:

@@ -11,9 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// NoContent replaces an empty text where the API refuses one.
-const NoContent = "(no content)"
-
 // AnyTool is the word of chat completions for a choice of any tool.
 const AnyTool = "any"
 

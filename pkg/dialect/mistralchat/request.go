@@ -1,6 +1,8 @@
 package mistralchat
 
 import (
+	"cmp"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
@@ -11,8 +13,8 @@ import (
 )
 
 // AppendRequest implements dialect.Codec. A user's message after a tool's result becomes a part of that result, since
-// the API refuses it there, and NoContent replaces empty texts. extra_body has no meaning: the API refuses unknown
-// members.
+// the API refuses it there, and [dialect.NoContent] replaces empty texts. extra_body has no meaning: the API refuses
+// unknown members.
 func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	e := &encoder{Request: r, Encoder: dialect.NewEncoder(dst, r, "Mistral's chat completions")}
 	e.Body.BeginObject()
@@ -108,11 +110,7 @@ func (e *encoder) content(c *contentv1.MessageContent) {
 	e.Body.Key("content")
 	list := c.GetList()
 	if list == nil {
-		text := c.GetText()
-		if text == "" {
-			text = mistral.NoContent
-		}
-		e.Body.Text(text)
+		e.Body.Text(cmp.Or(c.GetText(), dialect.NoContent))
 		return
 	}
 	e.Body.BeginList()

@@ -15,8 +15,8 @@ import (
 // Request is a request with the options in which calls differ.
 type Request struct {
 	dialect.Request
-	// Native are tools that the server runs itself in the place of an offered one: ToolSearch or ToolCode by the name of
-	// the offered tool.
+	// Native are tools that the server runs itself in the place of an offered one: ToolSearch or ToolCode by the name
+	// of the offered tool.
 	Native map[string]string
 }
 

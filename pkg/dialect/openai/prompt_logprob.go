@@ -9,7 +9,8 @@ import (
 )
 
 // PromptLogprobs reads the log-probabilities of the prompt's tokens in vLLM's form (https://docs.vllm.ai): a list with
-// null, or an object of alternatives by token, of which the first is the token itself. It returns nil if there are none.
+// null, or an object of alternatives by token, of which the first is the token itself. It returns nil if there are
+// none.
 func PromptLogprobs(raw json.RawMessage) *modelv1.Logprobs {
 	var documents []json.RawMessage
 	if !jsonread.IsSet(raw) || json.Unmarshal(raw, &documents) != nil {

@@ -1,6 +1,7 @@
 package openaichat
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -45,11 +46,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) {
 	case modelv1.Role_ROLE_TOOL:
 		e.tooled(m)
 	default:
-		role := e.SystemRole
-		if role == "" {
-			role = "system"
-		}
-		e.Body.TextMember("role", role)
+		e.Body.TextMember("role", cmp.Or(e.SystemRole, "system"))
 		if i == e.ephemeral.system {
 			e.Body.BeginListMember("content")
 			e.Body.BeginObject()
@@ -217,7 +214,7 @@ func (e *encoder) replay(part *contentv1.Content) (text string, members []dialec
 		return e.Replay(part)
 	}
 	if member := ownMember(part); member != "" {
-		return "", []dialect.Member{{Name: member, JSON: string(jsonwrite.AppendText(nil, part.GetReasoning().GetReasoning()))}}
+		return "", []dialect.Member{dialect.TextMember(member, part.GetReasoning().GetReasoning())}
 	}
 	return dialect.Think(part), nil
 }

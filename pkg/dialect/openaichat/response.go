@@ -199,7 +199,7 @@ func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice 
 	}
 }
 
-// thinkTag is the internal JSON of reasoning that stood between tags in the text.
+// thinkTag is the internal JSON of reasoning that was between tags in the text.
 const thinkTag = `"think"`
 
 // content returns the model's content: a plain text, or a text or a refusal in its place, preceded by the reasoning.

@@ -5,8 +5,8 @@
 // Errors, and marks for the prompt cache, are those of all formats of the vendor ([openai]).
 //
 // Conversations that the server stores, and answers in the background, are not in the canonical form: requests for them
-// are refused. Tools that the servers of several vendors run are read and written by pkg/dialect/hosted. Of the vendor's
-// other tools a client's offers are left out; only the images of the one that draws are read.
+// are refused. Tools that the servers of several vendors run are read and written by pkg/dialect/hosted. Of the
+// vendor's other tools a client's offers are left out; only the images of the one that draws are read.
 //
 // [openai]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openai
 package openairesponses

@@ -12,14 +12,14 @@ type Shape struct {
 	// InFlight is how many calls it takes at once; nil if it counts calls in time.
 	InFlight func(time.Duration) int
 	// PerSecond is how many calls it takes in a second, where InFlight is nil: as a bucket of Burst calls that fills
-	// steadily, or in whole windows. If Tokens is set, it counts tokens, of which a call takes as many on average, from a
-	// tenth of that to almost twice as many.
+	// steadily, or in whole windows. If Tokens is set, it counts tokens, of which a call takes as many on average, from
+	// a tenth of that to almost twice as many.
 	PerSecond float64
 	Burst     int
 	Window    time.Duration
 	Tokens    float64
-	// RetryAfter is the wait that it asks refused callers for; zero is none. In windows it is that until the end, unless
-	// Mute is set.
+	// RetryAfter is the wait that it asks refused callers for; zero is none. In windows it is that until the end,
+	// unless Mute is set.
 	RetryAfter time.Duration
 	Mute       bool
 	// Says is when it reads the rate limit that it reports with an answer.

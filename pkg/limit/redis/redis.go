@@ -9,7 +9,7 @@
 //	Report  ─▶ limit.Rule, a copy ── compare and set ─────┘
 //
 // The rule by which a limit adapts is limit.Rule, as in memory: a replica applies it to its copy, and writes the result
-// if nobody else wrote in between; otherwise it applies its outcomes to what the other wrote. Slots are divided in
+// if no other replica wrote in between; otherwise it applies its outcomes to what the other wrote. Slots are divided in
 // Redis, equally where they are scarce. A slot that a replica is to return counts as held until its caller has freed it
 // and Redis knows.
 //
@@ -88,7 +88,8 @@ type Limiter struct {
 	// refreshing lets lists that come at once ask Redis once.
 	refreshing singleflight.Group
 
-	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a context.
+	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a
+	// context.
 	turn chan struct{}
 
 	mu       sync.Mutex

@@ -15,7 +15,7 @@ import (
 // slots to return, and for callers that came in the meantime; more are rare, and the next tick is near.
 const maxRounds = 5
 
-// exchange is what a replica says of a pool in one round.
+// exchange is one round of a pool with Redis: what the replica writes, and the answer.
 type exchange struct {
 	pool *pool
 	sent time.Time
@@ -23,8 +23,8 @@ type exchange struct {
 	replica string
 
 	held, want, spare, inUse, peak, waiting, replicas int
-	// known is the rule that Redis should have, unless it is lost there. If write is set, next is to replace it; last is
-	// its last event.
+	// known is the rule that Redis should have, unless it is lost there. If write is set, next is to replace it; last
+	// is its last event.
 	known, next base
 	limit       int
 	lost, write bool
@@ -33,7 +33,7 @@ type exchange struct {
 	answer *redis.Cmd
 }
 
-// answer is what Redis says of it.
+// answer is the answer of Redis to an exchange.
 type answer struct {
 	clock   time.Time
 	rule    base // without the texts that have not changed

@@ -18,7 +18,8 @@ type shares struct{ goodput, refused, waited float64 }
 // Three replicas that know nothing of a provider's capacity serve nearly what an oracle would, few of their calls are
 // refused, and few wait for Redis.
 func TestReplicasFindAMovingCapacity(t *testing.T) {
-	// The goal is 0.95; goodput varies by a hundredth, with a small capacity by three, since the order of exchanges does.
+	// The goal is 0.95; goodput varies by a hundredth, with a small capacity by three, since the order of exchanges
+	// does.
 	goal := shares{goodput: 0.94, refused: 0.01, waited: 0.05}
 	weaker := map[string]shares{
 		"few":      {0.92, 0.01, 0.05},

@@ -172,7 +172,7 @@ func fullEnums(text []byte, d protoreflect.MessageDescriptor) ([]byte, bool) {
 	return full, err == nil
 }
 
-// twice returns the path of the first key that stands twice in one object of a JSON value; empty where none does.
+// twice returns the path of the first key that occurs twice in one object of a JSON value; empty if none does.
 func twice(decoder *json.Decoder, path string) string {
 	switch token, _ := decoder.Token(); token {
 	case json.Delim('{'):

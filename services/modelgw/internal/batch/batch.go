@@ -1,6 +1,6 @@
 // Package batch sends model calls through the batch APIs of providers, and keeps them over a restart.
 //
-// A call does not know that it travels in a batch: its provider encodes the request and reads the answer as ever, and
+// A call does not know that it travels in a batch: its provider encodes the request and reads the answer as usual, and
 // only the transport differs. A [Ride] is that transport: it makes a rider of each request, which the [Store] keeps,
 // and returns the rider's answer once there is one. A call that is repeated under its key after a crash makes the same
 // request, and so finds its rider again.
@@ -63,7 +63,8 @@ const (
 	// settledAtOnce and settledBytes bound the results that one write stores.
 	settledAtOnce = 100
 	settledBytes  = 8 << 20
-	// lookEvery is how often a process looks for groups of other processes, and whether it is the one to look after them.
+	// lookEvery is how often a process looks for groups of other processes, and whether it is the one to look after
+	// them.
 	lookEvery = time.Second
 	// callTimeout bounds one request to a vendor, and moveTimeout those that move a whole batch.
 	callTimeout = time.Minute
@@ -85,8 +86,8 @@ type Deps struct {
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Open opens a model.
 	Open func(provider.Ref) (*provider.Model, error)
-	// Changed is called with a note when a call with a key waits for a batch, and with nil when it does no more. It must
-	// not block.
+	// Changed is called with a note when a call with a key waits for a batch, and with nil when it does no more. It
+	// must not block.
 	Changed func(key effect.Key, note *effectv1.Note)
 	Logger  *slog.Logger
 }

@@ -206,7 +206,7 @@ func (r *Ride) wait(ctx context.Context, rider Rider, changed <-chan struct{}) e
 	case <-ctx.Done():
 		ended = context.Cause(ctx)
 	}
-	if r.key.ID == "" { // Nobody will ask for it.
+	if r.key.ID == "" { // No caller will ask for it.
 		_ = r.batcher.deps.Store.Leave(context.WithoutCancel(ctx), rider.ID)
 	}
 	return ended
@@ -218,7 +218,7 @@ func (r *Ride) answer(ctx context.Context, rider Rider) (*http.Response, error) 
 	status, body := rider.Result.Status, rider.Result.Body
 	var err error
 	switch store := r.batcher.deps.Store; {
-	case r.key.ID == "": // Nobody asks again.
+	case r.key.ID == "": // No caller asks again.
 		err = store.Leave(ctx, rider.ID)
 	case status == http.StatusOK:
 	case endsCall(status):

@@ -46,7 +46,7 @@ const (
 	Answered State = 3
 	// Told has a failure that its call was given, and that another attempt has followed.
 	Told State = 4
-	// Left is of no use to anyone any more, but in a batch.
+	// Left is a request in a batch whose answer no call waits for any more.
 	Left State = 5
 )
 
@@ -115,12 +115,12 @@ type Batch struct {
 // otherwise. Its methods are safe for concurrent use. Callers do not change what they pass or get.
 type Store interface {
 	// Join returns the rider of a call with this key and body that its call has not been told a failure of. If there is
-	// none it adds one, which waits. The setting becomes that of the group. A call without a key always adds one, for its
-	// owner.
+	// none it adds one, which waits. The setting becomes that of the group. A call without a key always adds one, for
+	// its owner.
 	Join(ctx context.Context, group Group, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (Rider, error)
 	// Rider returns a rider by its id.
 	Rider(ctx context.Context, id int64) (Rider, error)
-	// OfKey returns the riders of a call with a key, the oldest first; of those that are told with their results, of the
+	// OfKey returns the riders of a call with a key, the oldest first: those in the state Told with their results, the
 	// others without.
 	OfKey(ctx context.Context, key effect.Key) ([]Rider, error)
 	// Tell notes that the call of a rider was given its failure.
@@ -130,8 +130,8 @@ type Store interface {
 	// LeaveRuns leaves the riders whose keys the runs of a project issued, and returns those keys. Runs are ids.
 	LeaveRuns(ctx context.Context, project string, runs ...string) ([]effect.Key, error)
 
-	// Lead returns the process that sends and looks after batches. If there is none, or if it is the one that is named as
-	// dead, owner becomes it.
+	// Lead returns the process that sends and looks after batches. If there is none, or if it is the one that is named
+	// as dead, owner becomes it.
 	Lead(ctx context.Context, owner, dead string) (leader string, err error)
 	// Group returns a group and its setting.
 	Group(ctx context.Context, id string) (Group, *modelv1.BatchSetting, error)
@@ -150,8 +150,8 @@ type Store interface {
 	Body(ctx context.Context, id int64) ([]byte, error)
 	// Living returns how many riders of a batch are sent, and not left.
 	Living(ctx context.Context, batch string) (int, error)
-	// Update stores the mutable members of a batch: VendorID, Guessed, NotThese, Phase, Completed, Failed, Error and Over.
-	// Ending a batch forgets the bodies of its riders, and those that are left.
+	// Update stores the mutable members of a batch: VendorID, Guessed, NotThese, Phase, Completed, Failed, Error and
+	// Over. Ending a batch forgets the bodies of its riders, and those that are left.
 	Update(ctx context.Context, b Batch) error
 	// RequestCancel sets Cancelled of a batch that has not ended, and returns it.
 	RequestCancel(ctx context.Context, project, id string) (Batch, error)
@@ -165,7 +165,7 @@ type Store interface {
 	// List returns batches of a project, or of all if that is empty, the newest first: those before another one if its
 	// id is given, and at most limit.
 	List(ctx context.Context, project, before string, limit int) ([]Batch, error)
-	// Expire deletes batches that ended before a time, and answered and told riders that joined before it, except those of
-	// batches that stay.
+	// Expire deletes batches that ended before a time, and answered and told riders that joined before it, except those
+	// of batches that stay.
 	Expire(ctx context.Context, before time.Time) error
 }

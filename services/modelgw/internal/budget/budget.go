@@ -190,15 +190,21 @@ func spent(scope, what, flag string) error {
 		"the budget %[1]s is spent (%[2]s); raise it to go on, as evalfleet limits budget %[1]s --%[3]s does", Name(scope), what, flag)
 }
 
+// OfProject and OfAccount end the names of the budgets of a project and of an account as a whole.
+const (
+	OfProject = "project"
+	OfAccount = "account"
+)
+
 // Name returns the name of the budget of a scope: the budget of projects/p is projects/p/budgets/project, and that of
 // projects/p/evals/e is projects/p/budgets/evals/e.
 func Name(scope string) string {
 	if strings.HasPrefix(scope, resource.AccountPrefix) {
-		return scope + "/budgets/account"
+		return scope + "/budgets/" + OfAccount
 	}
 	project, below, nested := strings.Cut(strings.TrimPrefix(scope, "projects/"), "/")
 	if !nested {
-		below = "project"
+		below = OfProject
 	}
 	return "projects/" + project + "/budgets/" + below
 }

@@ -36,8 +36,8 @@ type Spent struct {
 // Change are bounds that an operator set.
 type Change struct {
 	Bounds Bounds `json:"bounds"`
-	// Over are the configured bounds that they replace. A process whose configuration has others ignores the change, and
-	// forgets it if it has a [Ledger.Run].
+	// Over are the configured bounds that they replace. A process whose configuration has others ignores the change,
+	// and forgets it if it has a [Ledger.Run].
 	Over Bounds `json:"over"`
 }
 

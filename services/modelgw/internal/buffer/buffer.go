@@ -16,8 +16,8 @@ import (
 const (
 	// least is the initial size of a buffer for a body whose length is unknown.
 	least = 16 << 10
-	// leastKept and mostKept bound the buffers that are kept for later, in bits of their size. A longer body begins with
-	// the largest of them and grows as it arrives: its announced length costs nothing.
+	// leastKept and mostKept bound the buffers that are kept for later, in bits of their size. A longer body begins
+	// with the largest of them and grows as it arrives: its announced length costs nothing.
 	leastKept, mostKept = 12, 20
 )
 

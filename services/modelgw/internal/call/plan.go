@@ -44,8 +44,8 @@ type work struct {
 	// ref is what the call is made of, which is the request's or a fallback's.
 	ref  provider.Ref
 	call generate.Call
-	// fallbacks may answer if the call's model cannot. missing is why the call is not the requested model's already; nil
-	// if it is.
+	// fallbacks may answer if the call's model cannot. missing is why the call is not the requested model's already;
+	// nil if it is.
 	fallbacks []string
 	missing   error
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.

@@ -17,7 +17,7 @@ import (
 const endCursor = "end"
 
 func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
-	if w.key.IsZero() && !w.request.GetConfig().GetCache().GetEnabled() { // Nobody else waits for its answer.
+	if w.key.IsZero() && !w.request.GetConfig().GetCache().GetEnabled() { // No other caller waits for its answer.
 		return pass(ctx, emit, func(ctx context.Context, sink generate.Sink) (*modelv1.GenerateResponse, error) {
 			return do(ctx, c, w, sink, c.generated)
 		})
@@ -36,8 +36,8 @@ func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
 // ahead is how many events of a call may wait for its one watcher.
 const ahead = 16
 
-// pass sends the events of a call to its one watcher as they come, and then its result. The provider's stream is not read
-// further than the watcher takes it.
+// pass sends the events of a call to its one watcher as they come, and then its result. The provider's stream is not
+// read further than the watcher takes it.
 func pass(ctx context.Context, emit Emit, call func(context.Context, generate.Sink) (*modelv1.GenerateResponse, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var answer *modelv1.GenerateResponse
@@ -59,7 +59,7 @@ func pass(ctx context.Context, emit Emit, call func(context.Context, generate.Si
 	return emit(&modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
 }
 
-// watcher is the only one of a call. It is a generate.Sink that waits until there is room for an event.
+// watcher is the one watcher of a call: a generate.Sink that waits until there is room for an event.
 type watcher chan *modelv1.StreamGenerateResponse
 
 // Started implements generate.Sink.

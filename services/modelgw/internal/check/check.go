@@ -242,8 +242,7 @@ func (c *credential) reach(ctx context.Context, address string, secured bool) bo
 		c.add(stepAddress, unproven, "%s is reached through the proxy %s", u.Host, by.Host)
 		return true
 	}
-	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-	host := net.JoinHostPort(u.Hostname(), port)
+	host := net.JoinHostPort(u.Hostname(), provider.Port(u))
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	var conn net.Conn

@@ -4,11 +4,7 @@ import (
 	"bytes"
 
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
-
-// serves reports whether an instance of the model takes the client's format too.
-func (r *relay) serves(m *provider.Model) bool { return r.upstreamOf(m) != nil }
 
 // conversations are the members of requests that hold the conversation, in all formats. Instructions beside it come
 // before: they are the same in many conversations.
@@ -26,51 +22,23 @@ func beginning(body []byte) []byte {
 		return body
 	}
 	for _, span := range found {
-		if !span.Found() {
-			continue
+		if span.Found() {
+			return untilUser(span.Of(body))
 		}
-		return untilUser(span.Of(body))
 	}
 	return body
 }
 
-// untilUser is a list of messages up to the first one of the user; all of it if there is none, or if it is no list.
+// untilUser is a list of messages up to the first one of the user; all of it if there is none, or if it is no list of
+// objects.
 func untilUser(list []byte) []byte {
-	for at := 1; at < len(list); {
-		switch list[at] {
-		case ' ', '\t', '\r', '\n', ',':
-			at++
-			continue
-		case '{':
-		default:
+	for at := range jsonscan.Elements(list) {
+		switch message := at.Of(list); {
+		case message[0] != '{':
 			return list
+		case bytes.Contains(message, userRole):
+			return list[:at.End]
 		}
-		end := at + objectEnd(list[at:])
-		if bytes.Contains(list[at:end], userRole) {
-			return list[:end]
-		}
-		at = end
 	}
 	return list
-}
-
-// objectEnd is the length of the object at the beginning of a text; that of the text if the object does not end.
-func objectEnd(text []byte) int {
-	depth, within := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case within && c == '\\':
-			i++
-		case c == '"':
-			within = !within
-		case within:
-		case c == '{':
-			depth++
-		case c == '}':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return len(text)
 }

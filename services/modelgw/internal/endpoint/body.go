@@ -31,9 +31,9 @@ func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 		if !asks(r) || r.ContentLength <= most {
 			discard(r)
 		}
-		return nil, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes", most))
+		return nil, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes; shorten it, or let the operator raise modelgw.endpoints.max_body_bytes", most))
 	}
-	return nil, refuse(http.StatusBadRequest, "the body did not come whole")
+	return nil, refuse(http.StatusBadRequest, "the body ended before its announced length, or could not be read; send it again")
 }
 
 // asks reports whether the client sends the body only when it is read.

@@ -15,10 +15,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/summary"
 )
 
-// A client may ask for its conversation to be compacted in place of an answer: what it gets stands for the conversation
-// in its later requests. As bytes that is the vendor's affair. Any other model is asked for a summary.
+// A client may ask for its conversation to be compacted in place of an answer: what it gets replaces the conversation
+// in its later requests. In the direct lane the vendor compacts it. Any other model is asked for a summary.
 
-// compactPath is where a client asks for nothing else, below the address of requests.
+// compactPath is the path of a request for a compaction alone, below the address of requests.
 const compactPath = "/compact"
 
 // compact answers a request for nothing but a compaction, in the lane that fits. Some servers of the format have no
@@ -45,7 +45,7 @@ func (x *exchange) compaction(a *dialect.Request) (*dialect.Request, *compacted,
 	}
 	s := &compacted{format: x.format, alone: x.compacts}
 	for _, m := range a.Messages { // The model may get one otherwise, with media in place of an address.
-		if s.alone && m.GetRole() == modelv1.Role_ROLE_USER && !stands(m) {
+		if s.alone && m.GetRole() == modelv1.Role_ROLE_USER && !replacesEarlier(m) {
 			s.said = append(s.said, proto.CloneOf(m))
 		}
 	}
@@ -58,8 +58,8 @@ func (x *exchange) compaction(a *dialect.Request) (*dialect.Request, *compacted,
 	return &asked, s, nil
 }
 
-// stands reports whether a message stands for earlier ones, which a new summary covers.
-func stands(m *modelv1.ChatMessage) bool {
+// replacesEarlier reports whether a message replaces earlier ones, which a new summary covers.
+func replacesEarlier(m *modelv1.ChatMessage) bool {
 	return summary.Is(m) || slices.ContainsFunc(chat.Parts(m.GetContent()), dialect.IsCompaction)
 }
 
@@ -68,8 +68,8 @@ func (*compacted) delta(*modelv1.GenerateDelta) *modelv1.GenerateDelta {
 	return &modelv1.GenerateDelta{}
 }
 
-// end replaces a summary by what stands for the conversation. What is no whole summary is refused with a status after
-// which clients do not ask again, since each try would cost all of the conversation.
+// end makes the compacted conversation of a summary. An incomplete summary is refused with a status after which clients
+// do not ask again, since each attempt would cost all of the conversation.
 func (s *compacted) end(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) {
 	refused := func(why string) error {
 		r := refuse(http.StatusUnprocessableEntity, "the conversation was not compacted: "+why)
@@ -88,9 +88,9 @@ func (s *compacted) end(output *modelv1.ModelOutput) (*modelv1.ModelOutput, erro
 	case text == "":
 		return nil, refused("the model wrote no summary")
 	}
-	stands := chat.Generated(output.GetModel())
-	stands.Content = chat.ListContent(s.compactor.Compacted(text))
-	whole := chat.MessageOutput(output.GetModel(), stands, modelv1.StopReason_STOP_REASON_STOP)
+	message := chat.Generated(output.GetModel())
+	message.Content = chat.ListContent(s.compactor.Compacted(text))
+	whole := chat.MessageOutput(output.GetModel(), message, modelv1.StopReason_STOP_REASON_STOP)
 	whole.Usage = output.GetUsage()
 	return whole, nil
 }

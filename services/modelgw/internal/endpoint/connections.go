@@ -14,12 +14,13 @@ import (
 // Callers of an endpoint do not size their work by the limit, as an evaluation does with its samples: they wait. So the
 // limit doubles in each round of answers for as long as the vendor refuses none, beyond the 100 of evaluations.
 type Connections struct {
-	// Min is what refusals of the vendor leave at least. Default 10, or Max if that is less.
+	// Min is the lowest limit, which refusals of the vendor leave at least. Default 10, or the highest limit if that is
+	// less.
 	Min int `yaml:"min" env:"EVALFLEET_MODELGW_ENDPOINTS_CONNECTIONS_MIN"`
-	// Start is the first limit. Default 20, within Min and Max. Set it to what your account allows, and the first
-	// requests wait for nothing.
+	// Start is the first limit. Default 20, within the lowest and the highest. Set it to what your account allows, so
+	// that the first requests do not wait.
 	Start int `yaml:"start" env:"EVALFLEET_MODELGW_ENDPOINTS_CONNECTIONS_START"`
-	// Max is the most. Default 1000.
+	// Max is the highest limit. Default 1000.
 	Max int `yaml:"max" env:"EVALFLEET_MODELGW_ENDPOINTS_CONNECTIONS_MAX"`
 }
 

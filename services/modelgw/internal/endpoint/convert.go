@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func (e *Endpoints) canonical(x *exchange, m *provider.Model, a *dialect.Request
 		r.Fallbacks = new(false)
 	}
 	if len(r.GetRequestId()) > maxKeyBytes {
-		return nil, refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
+		return nil, refuse(http.StatusBadRequest, fmt.Sprintf("the header %s may have %d bytes; use a shorter key", keyHeader, maxKeyBytes))
 	}
 	if r.GetRequestId() != "" {
 		for i, m := range a.Messages { // The same request must have the same content, its messages' ids included.
@@ -208,8 +209,9 @@ func (x *exchange) beginStream() {
 	x.begin(http.StatusOK, kind, -1)
 }
 
-// estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
-func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
+// convertCount answers how many tokens a request takes through the canonical form: as the model's provider counts them,
+// else by an estimate.
+func (e *Endpoints) convertCount(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
 	a, err := x.counter.ParseCountRequest(doc)
 	if err != nil {
 		return err

@@ -70,6 +70,9 @@ func (r *relay) upstreamOf(m *provider.Model) *provider.Upstream {
 	return m.Constant().Upstream(r.about.Name)
 }
 
+// serves reports whether an instance of the model takes the client's format too.
+func (r *relay) serves(m *provider.Model) bool { return r.upstreamOf(m) != nil }
+
 // run makes the call, with the stages around each attempt.
 func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.Stage) error {
 	outcome := &generate.Outcome{}

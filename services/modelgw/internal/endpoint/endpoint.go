@@ -54,12 +54,14 @@ type Config struct {
 	// Connections bound the connections to an account that requests to the endpoints begin.
 	Connections Connections `yaml:"connections"`
 	// Aliases are further names of models, each with the model that serves it, such as `gpt-5: openai/gpt-5`. A star at
-	// the end of a name matches any rest: of several that match, the longest counts. They win over models' own names.
+	// the end of a name matches any rest; of several that match, the longest counts. An alias has precedence over a
+	// model's own name.
 	Aliases map[string]string `yaml:"aliases"`
 	// LeaveOut are options that are left out where a model does not take them, in place of a refusal: for programs that
-	// cannot be told to leave them out. Any of temperature, top_p, top_k, frequency_penalty, presence_penalty, logit_bias
-	// and verbosity. The header Evalfleet-Unsent of an answer names what was left out. Default none; requests in Gemini's
-	// format have temperature, top_p and top_k left out anyhow, and those of the Responses API verbosity.
+	// cannot be told to leave them out. Any of temperature, top_p, top_k, frequency_penalty, presence_penalty,
+	// logit_bias and verbosity. The header Evalfleet-Unsent of an answer names what was left out. Default none.
+	// Requests in Gemini's format are always treated so for temperature, top_p and top_k, and those of the Responses
+	// API for verbosity.
 	LeaveOut []string `yaml:"leave_out" env:"EVALFLEET_MODELGW_ENDPOINTS_LEAVE_OUT"`
 	// FetchMedia sets from where images and documents are fetched that a request names by their address, where the
 	// model's provider does not fetch them.

@@ -22,13 +22,13 @@ type format struct {
 	// of others, or to a method of the model.
 	counter  dialect.TokenCounter
 	counting string
-	// compactor writes what stands for a conversation; nil if clients of the format ask for no compaction.
+	// compactor writes compacted conversations; nil if clients of the format ask for no compaction.
 	compactor dialect.Compactor
 	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
 	scanner     *scanner
 	modelPrefix string
-	// asksHosted reports whether a request may ask for a tool that the vendor runs, and demandsHosted means that clients
-	// offer such a tool only where they need it.
+	// asksHosted reports whether a request may ask for a tool that the vendor runs, and demandsHosted means that
+	// clients offer such a tool only where they need it.
 	asksHosted    func(doc []byte) bool
 	demandsHosted bool
 	// habits are options that clients of the format set in every request. A model that does not take them is not sent

@@ -48,8 +48,8 @@ func (e *Endpoints) ask(ctx context.Context, x *exchange, below string) error {
 	}, e.convert)
 }
 
-// count returns the number of tokens of a request: the vendor's count if it has the model, and counts its tokens as far
-// as its refusals say so, else an estimate. Neither costs anything.
+// count answers how many tokens a request takes, in the lane that fits. A server of the client's format that lacks the
+// path is not asked again: the request is then converted. Neither lane costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	below := cmp.Or(x.address.below(), x.counting)
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) (final bool, err error) {
@@ -62,10 +62,10 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 		e.bound(call.Config)
 		err = r.run(ctx, call, e.deps.Asking)
 		if errors.Is(err, errLacksPath) {
-			return true, e.instead(ctx, r, e.estimate)
+			return true, e.instead(ctx, r, e.convertCount)
 		}
 		return false, err
-	}, e.estimate)
+	}, e.convertCount)
 }
 
 // instead converts a request whose path the server lacks.
@@ -78,7 +78,7 @@ func (e *Endpoints) instead(ctx context.Context, r *relay, converted func(contex
 
 // choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its
 // path, else converted. What direct returns is final, or not, as of lane. Fallbacks may answer for a model that cannot,
-// if fall is set: those of a converted request are the canonical lane's affair, unless its model is a fallback itself.
+// if fall is set. The canonical lane tries those of a converted request itself, unless its model is a fallback.
 func (e *Endpoints) choose(
 	ctx context.Context, x *exchange, fall bool, below string, direct func(*relay, *members) (final bool, err error),
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,

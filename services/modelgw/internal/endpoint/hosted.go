@@ -106,7 +106,7 @@ func (e *Endpoints) fitHosted(ctx context.Context, x *exchange, r *dialect.Reque
 type hosting struct {
 	// known are the members that a request may have without asking for one; nil is all but those of asking.
 	known, asking []string
-	// plain reports whether a tool is one that nobody but the client runs.
+	// plain reports whether a tool is one that only the client runs.
 	plain func(tool json.RawMessage) bool
 }
 

@@ -11,7 +11,7 @@ import (
 // page is a part of the list of models, in its order.
 type page struct {
 	models []model
-	// more means that the list goes on beyond the page, in the direction in which it is read.
+	// more means that the list continues beyond the page, in the direction in which it is read.
 	more bool
 }
 
@@ -31,7 +31,7 @@ func anthropicPage(query url.Values, all []model) (page, error) {
 	after, before := query.Get("after_id"), query.Get("before_id")
 	switch {
 	case after != "" && before != "":
-		return page{}, refuse(http.StatusBadRequest, "after_id and before_id exclude each other")
+		return page{}, refuse(http.StatusBadRequest, "after_id and before_id exclude each other; give one")
 	case after != "":
 		at, err := placeOf(all, "after_id", after)
 		if err != nil {

@@ -49,7 +49,8 @@ const queueRetry = time.Second
 type Admission struct {
 	// MaxWaiting bounds the callers that wait for one pool; zero is no bound.
 	MaxWaiting int
-	// Probing lets pools adapt by [limit.Prober], unless the call that makes a pool sets what only [limit.Controller] has.
+	// Probing lets pools adapt by [limit.Prober], unless the call that makes a pool sets what only [limit.Controller]
+	// has.
 	Probing bool
 }
 
@@ -148,7 +149,7 @@ func poolOf(c *Call, again, probing bool) (limit.Request, error) {
 		r.Adaptive.Probing = probing && !setsRule(c.Config.GetAdaptiveConnections())
 		return r, nil
 	}
-	r.Fixed = caps.Connections()
+	r.Fixed = provider.DefaultConnections
 	if c.Batched != nil {
 		r.Key += batchSuffix
 		r.Fixed = batchConnections

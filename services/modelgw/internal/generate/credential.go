@@ -30,7 +30,8 @@ func Credential(m *Metrics, log *slog.Logger) Stage {
 			if failure, ok := provider.As(err); ok && !failure.Auth && failure.Status == http.StatusForbidden && end != nil {
 				o.forbidden = append(o.forbidden, end)
 				o.another = c.Model.Ready(o.tried, c.Serves)
-				// It is the request that is refused, whichever the credential; or no other credential can show that.
+				// Either the request is refused with any credential, or there is no other credential to find that out
+				// with.
 				if len(o.forbidden) > 1 || !o.another {
 					for _, end := range o.forbidden {
 						end()

@@ -91,8 +91,8 @@ type Call struct {
 }
 
 // Sink follows a call. Its methods are called from one goroutine at a time, and not after the call has returned. They
-// may wait for a reader until ctx, the attempt's, ends; the answer is not read meanwhile. The sink of a call that others
-// share, by a key or by the cache, does not wait.
+// may wait for a reader until ctx, the attempt's, ends; the answer is not read meanwhile. The sink of a call that
+// others share, by a key or by the cache, does not wait.
 type Sink interface {
 	// Started is called when an attempt at a model begins, whose full name is given.
 	Started(ctx context.Context, attempt int, model string)
@@ -119,13 +119,13 @@ type Outcome struct {
 	// unfinished are the usages of streams that were abandoned before their end, and the estimated one of an answer
 	// without any. Each has a price of its own.
 	unfinished []*modelv1.ModelUsage
-	// FirstPiece is how long after its beginning the latest attempt had the first piece of its answer; zero if the answer
-	// was not streamed.
+	// FirstPiece is how long after its beginning the latest attempt had the first piece of its answer; zero if the
+	// answer was not streamed.
 	FirstPiece time.Duration
 	// Key is the number of the credential of the latest attempt.
 	Key int
-	// tried are the credentials of all attempts; another means that the latest attempt failed by its own credential, and
-	// that another one is ready.
+	// tried are the credentials of all attempts; another means that the latest attempt failed by its own credential,
+	// and that another one is ready.
 	tried   []int
 	another bool
 	// forbidden end the rests of the credentials that were refused the request alone.

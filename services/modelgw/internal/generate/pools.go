@@ -15,8 +15,8 @@ type PoolMetrics struct {
 	limiter                       limit.Limiter
 	most, slots, inUse, queueSize *prometheus.Desc
 	pause                         *prometheus.Desc
-	// measured are the pools that have metrics of their own. Requests name models freely, and so pools: the others share
-	// theirs, so that made-up names hide no pool.
+	// measured are the pools that have metrics of their own. Requests name models freely, and so pools: the others
+	// share theirs, so that made-up names hide no pool.
 	measured names
 }
 

@@ -27,8 +27,8 @@ type Transport struct {
 	Other http.RoundTripper
 	// IdlePerHost is how many connections to one host are kept for later requests; zero is none.
 	IdlePerHost int
-	// IdleTimeout is the least time for which they are kept. They are checked at such intervals, so that one is kept for
-	// less than twice as long.
+	// IdleTimeout is the least time for which they are kept. They are checked at such intervals, so that one is kept
+	// for less than twice as long.
 	IdleTimeout time.Duration
 
 	idle pool

@@ -84,7 +84,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	}
 	others := given.Addresses // A client of an endpoint returns the signatures of calls where there are any.
 	if summary.reasoning && c.Sealer != "" {
-		opened := Seals(prepared.Messages, c.Sealer)
+		opened := seals(prepared.Messages, c.Sealer)
 		others = others || !same(opened, prepared.Messages)
 		edit(opened)
 	}
@@ -121,8 +121,8 @@ func same(a, b []*modelv1.ChatMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// runnable are the tools without a client's offers of what the model's vendor does not run: nobody else would run them.
-// The list is not modified.
+// runnable are the tools without a client's offers of tools that the model's vendor does not run: no other party would
+// run them. The list is not modified.
 func runnable(tools []*toolv1.ToolInfo, h provider.Hosted) []*toolv1.ToolInfo {
 	lacks := func(tool *toolv1.ToolInfo) bool {
 		offer, ok := hosted.Of(tool)

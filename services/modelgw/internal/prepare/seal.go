@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/seal"
 )
 
-// Seals replaces reasoning that the reader cannot unseal by its readable text.
-func Seals(messages []*modelv1.ChatMessage, reader string) []*modelv1.ChatMessage {
+// seals replaces reasoning that the reader cannot unseal by its readable text.
+func seals(messages []*modelv1.ChatMessage, reader string) []*modelv1.ChatMessage {
 	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 		parts, differ := seal.Parts(reader, m)
 		if m.GetRole() != modelv1.Role_ROLE_ASSISTANT || !differ {

@@ -8,8 +8,8 @@ import (
 
 // Carrier transports the requests of an attempt in place of a connection of their own, such as in a batch.
 type Carrier interface {
-	// Carry returns the answer to a request. It fails with an *Error if there will be none, with the context's error, or
-	// with BATCH_PENDING if there is none yet.
+	// Carry returns the answer to a request. It fails with an *Error if there will be none, with the context's error,
+	// or with BATCH_PENDING if there is none yet.
 	Carry(ctx context.Context, post Post) (*http.Response, error)
 }
 

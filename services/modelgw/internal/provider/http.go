@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,6 +19,11 @@ func Send(c *http.Client, r *http.Request) (*http.Response, error) {
 		return nil, &url.Error{Op: r.Method, URL: r.URL.Redacted(), Err: err}
 	}
 	return answer, nil
+}
+
+// Port is the port of a URL: its own, else that of its scheme; empty for a scheme other than http and https.
+func Port(u *url.URL) string {
+	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
 // MediaType is the type of an answer's body, in lower case and without parameters.

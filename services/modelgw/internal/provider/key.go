@@ -14,7 +14,8 @@ type Key struct {
 	APIKey config.Secret `yaml:"api_key"`
 	// BaseURL is where the credential is valid, if not at the account's address. The API there must be the same.
 	BaseURL string `yaml:"base_url"`
-	// Weight is the share of conversations in relation to the account's other credentials; that of `api_key` is 1. Default
+	// Weight is the share of conversations in relation to the account's other credentials; that of `api_key` is 1.
+	// Default
 	// 1.
 	Weight *int `yaml:"weight"`
 }

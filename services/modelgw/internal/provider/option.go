@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -53,8 +54,22 @@ type Unsent struct {
 // ModelArgument is the prefix of the name of a model argument where options are named.
 const ModelArgument = "model_args."
 
+// UnsentArguments are the given ones of model arguments, by name, for one reason (Unsent.Why).
+func UnsentArguments(why string, given map[string]bool) []Unsent {
+	var all []Unsent
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if given[name] {
+			all = append(all, Unsent{Option: ModelArgument + name, Why: why})
+		}
+	}
+	return all
+}
+
 // notTaken is why most options are not sent.
 const notTaken = "which does not take it"
+
+// BoundedAttempts is why timeouts among model arguments are not sent.
+const BoundedAttempts = "whose attempts are bounded by attempt_timeout and stream_idle_timeout"
 
 // OptionDropper is a provider that does not send some values of its options, some options beside others, or some
 // arguments of the model.
@@ -65,8 +80,8 @@ type OptionDropper interface {
 
 // OptionChanger is a provider that sends other values of some options, since its API has other words for them.
 type OptionChanger interface {
-	// Changed are those options of a configuration, which has no options that are not sent. What is sent for a value that
-	// is sent is that value.
+	// Changed are those options of a configuration, which has no options that are not sent. What is sent for a value
+	// that is sent is that value.
 	Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption
 }
 
@@ -85,7 +100,8 @@ func ChangeEffort(c *modelv1.GenerateConfig, sent string) []*modelv1.ChangedOpti
 
 // Fitted is a configuration fitted to a provider.
 type Fitted struct {
-	// Sent is the configuration as it is sent, Unsent the set options that are not, and Changed those with other values.
+	// Sent is the configuration as it is sent, Unsent the set options that are not, and Changed those with other
+	// values.
 	Sent    *modelv1.GenerateConfig
 	Unsent  []Unsent
 	Changed []*modelv1.ChangedOption

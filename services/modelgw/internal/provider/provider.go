@@ -84,9 +84,10 @@ var ErrCountsNone = errors.New("the server counts no tokens")
 
 // Compactor is a provider whose API shortens conversations on demand, for the models whose features say so.
 type Compactor interface {
-	// Compact makes one attempt to shorten the request's conversation, with instructions, which may be empty. The response
-	// has the messages in Compacted, and an output with the usage and without choices. Its errors are those of Generate,
-	// and CAPABILITY_UNSUPPORTED where the conversation cannot be compacted ([NoCompaction]). Nothing is streamed.
+	// Compact makes one attempt to shorten the request's conversation, with instructions, which may be empty. The
+	// response has the messages in Compacted, and an output with the usage and without choices. Its errors are those of
+	// Generate, and CAPABILITY_UNSUPPORTED where the conversation cannot be compacted ([NoCompaction]). Nothing is
+	// streamed.
 	Compact(ctx context.Context, r *Request, instructions string) (*Response, error)
 }
 
@@ -102,9 +103,9 @@ type Request struct {
 	Origin Origin
 	// Client means that a client of an endpoint asks, who sees no warnings, and whose tools have schemas of any form.
 	Client bool
-	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context ends:
-	// the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate runs. Nil: no
-	// watcher.
+	// Stream receives the pieces of the answer as they arrive, and may wait for a watcher until the attempt's context
+	// ends: the answer is not read meanwhile. It, Progress and Unfinished are called one at a time, while Generate
+	// runs. Nil: no watcher.
 	Stream func(*modelv1.GenerateDelta)
 	// Progress is called whenever anything arrives from the upstream API. Nil: no watcher. A provider that cannot
 	// stream never calls it.
@@ -113,8 +114,8 @@ type Request struct {
 	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. It is also
 	// called with the usage of the requests of an attempt before one that fails. Nil ignores it.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
-	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also of
-	// a refusal, before the body is read. Nil: no callback.
+	// OnHeaders is called with the status and the headers of each answer that comes over a connection of its own, also
+	// of a refusal, before the body is read. Nil: no callback.
 	OnHeaders func(status int, header http.Header)
 	// Hold is called with each number of bytes that an attempt holds until it ends, and waits until there is room for
 	// them: those that were read of an answer that is one document, and those that a stream has said. Its error is why
@@ -230,8 +231,6 @@ type Response struct {
 type Capabilities struct {
 	// ConnectionKey distinguishes pools of one account; empty: all models of the account share one.
 	ConnectionKey string
-	// MaxConnections is the default size of a pool that does not adapt; zero is 10.
-	MaxConnections int
 	// MaxTokens is the default bound of output tokens; zero leaves it to the server.
 	MaxTokens int64
 	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil adds nothing.
@@ -266,8 +265,8 @@ type Capabilities struct {
 	Upstreams []*Upstream
 	// Batch is the batch API; nil if there is none.
 	Batch *BatchSupport
-	// Server is the address of the API, which tells servers apart that may answer differently; empty if none answers. It
-	// may have a secret in its password or its query.
+	// Server is the address of the API, by which cached answers of different servers are distinguished; empty if no
+	// server answers. It may have a secret in its password or its query.
 	Server string
 	// Sealer names who reads the seals of the model's reasoning ([Sealer]); seals of others are not sent. A
 	// model without one, such as a scripted one, is sent every seal, and its own are of an unknown maker.
@@ -310,15 +309,9 @@ func (c Capabilities) Upstream(dialect string) *Upstream {
 	return nil
 }
 
-// Connections is MaxConnections with its default.
-func (c Capabilities) Connections() int {
-	if c.MaxConnections > 0 {
-		return c.MaxConnections
-	}
-	return defaultConnections
-}
-
-const defaultConnections = 10
+// DefaultConnections is the number of requests in flight of a pool that does not adapt, if a call sets none: that of
+// Inspect for all providers that are reached over a network.
+const DefaultConnections = 10
 
 // Kind is a provider as it is registered.
 type Kind struct {

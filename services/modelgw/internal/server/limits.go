@@ -165,16 +165,16 @@ func (s *Server) UpdateBudget(ctx context.Context, r *modelv1.UpdateBudgetReques
 	name := r.GetBudget().GetName()
 	parent, scope, ok := strings.Cut(name, "/budgets/")
 	if !ok {
-		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope} or accounts/{provider}/{account}/budgets/%s", name, accountBudget)
+		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope} or accounts/{provider}/{account}/budgets/%s", name, budget.OfAccount)
 	}
 	if err := s.checkBudgetsParent("budget.name", parent); err != nil {
 		return nil, err
 	}
 	switch account := strings.HasPrefix(parent, resource.AccountPrefix); {
-	case account && scope != accountBudget:
-		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget of an account; write %s", scope, accountBudget)
+	case account && scope != budget.OfAccount:
+		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget of an account; write %s", scope, budget.OfAccount)
 	case !account && (scope == "" || budget.CheckScope(scopeOf(name, parent)) != nil):
-		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget; write %s or evals/{eval}", scope, projectBudget)
+		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget; write %s or evals/{eval}", scope, budget.OfProject)
 	}
 	paths, err := resource.Mask(r.GetUpdateMask(), r.GetBudget(), budgetBounds()...)
 	if err != nil {
@@ -207,18 +207,12 @@ func (s *Server) UpdateBudget(ctx context.Context, r *modelv1.UpdateBudgetReques
 // budgetBounds returns the fields of a budget that an operator can set.
 func budgetBounds() []string { return []string{"max_tokens", "max_cost"} }
 
-// projectBudget in a budget's name is the project as a whole, accountBudget the account.
-const (
-	projectBudget = "project"
-	accountBudget = "account"
-)
-
 // wholeBudget is how the budget of a parent as a whole is called.
 func wholeBudget(parent string) string {
 	if strings.HasPrefix(parent, resource.AccountPrefix) {
-		return accountBudget
+		return budget.OfAccount
 	}
-	return projectBudget
+	return budget.OfProject
 }
 
 // checkBudgetsParent fails for a parent that has no budgets.

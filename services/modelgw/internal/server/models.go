@@ -45,7 +45,7 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	}
 	known := &modelv1.Model{
 		Name: "providers/" + kind + "/models/" + name, ShortName: model, CanonicalName: model,
-		DefaultMaxConnections: int32(provider.Capabilities{}.Connections()),
+		DefaultMaxConnections: provider.DefaultConnections,
 	}
 	configured := s.addData(known)
 	opened, err := s.Registry.Open(provider.Ref{Model: model})
@@ -57,7 +57,6 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	}
 	caps := opened.Capabilities()
 	known.Capabilities = caps.Features
-	known.DefaultMaxConnections = int32(caps.Connections())
 	if caps.MaxTokens > 0 {
 		known.DefaultMaxTokens = new(caps.MaxTokens)
 	}

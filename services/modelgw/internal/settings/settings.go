@@ -21,8 +21,8 @@ type Settings struct {
 	Accounts []string
 	// Aliases are further names of models at the endpoints.
 	Aliases map[string]string
-	// Fallbacks are the models that may answer in place of one, in their order. EvaluationFallbacks allows them for calls
-	// on behalf of evaluations.
+	// Fallbacks are the models that may answer in place of one, in their order. EvaluationFallbacks allows them for
+	// calls on behalf of evaluations.
 	Fallbacks           map[string][]string
 	EvaluationFallbacks bool
 }

@@ -242,14 +242,14 @@ func (s *Store) Leave(ctx context.Context, ids ...int64) error {
 
 func leave(tx *store.Tx, ids []int64) error {
 	for _, id := range ids {
-		for _, statement := range []string{
-			"UPDATE modelgw_batch_riders SET state = 5, key = '' WHERE id = ? AND state = 2",
-			"DELETE FROM modelgw_batch_riders WHERE id = ? AND state NOT IN (2, 5)",
-			"DELETE FROM modelgw_batch_bodies WHERE rider = ?1 AND NOT EXISTS (SELECT 1 FROM modelgw_batch_riders WHERE id = ?1)",
-		} {
-			if _, err := tx.Exec(statement, id); err != nil {
-				return err
-			}
+		if _, err := tx.Exec("UPDATE modelgw_batch_riders SET state = ?2, key = '' WHERE id = ?1 AND state = ?3", id, batch.Left, batch.Sent); err != nil {
+			return err
+		}
+		if _, err := tx.Exec("DELETE FROM modelgw_batch_riders WHERE id = ? AND state NOT IN (?, ?)", id, batch.Sent, batch.Left); err != nil {
+			return err
+		}
+		if _, err := tx.Exec("DELETE FROM modelgw_batch_bodies WHERE rider = ?1 AND NOT EXISTS (SELECT 1 FROM modelgw_batch_riders WHERE id = ?1)", id); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package accesstoken
 
 import (
 	"context"
+	"regexp"
 	"sync"
 	"time"
 
@@ -114,3 +115,10 @@ func (s *Source) Forget(refused config.Secret) {
 		s.token = Token{}
 	}
 }
+
+// plainCode matches the codes of errors (RFC 6749, 5.2).
+var plainCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
+
+// ErrorCode returns the code of an error that a server gave in place of a token; empty for any other text, which may
+// hold secrets.
+func ErrorCode(said string) string { return plainCode.FindString(said) }

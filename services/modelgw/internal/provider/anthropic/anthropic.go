@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -100,9 +99,7 @@ type host struct {
 func Kind(c Config) (provider.Kind, func() error) {
 	h := &host{Config: c, http: transport.NewClient()}
 	h.accounts = provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}
-	if h.Version == "" {
-		h.Version = apiVersion
-	}
+	h.Version = cmp.Or(h.Version, apiVersion)
 	h.accounts.Named = provider.ByName(c.Accounts, provider.Account{
 		APIKey: cmp.Or(c.AuthToken, c.APIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	})
@@ -128,25 +125,12 @@ type arguments struct {
 	// tokens are requested, or the answer is watched.
 	Streaming provider.Streaming `json:"streaming"`
 	// Betas are preview features, in addition to the configured ones: a list, or a text with commas.
-	Betas texts `json:"betas"`
+	Betas provider.Texts `json:"betas"`
 	// CacheTTL is how long the server's prompt cache keeps marked entries: `5m` or `1h`; `auto`, the default, leaves it
 	// to the server.
 	CacheTTL string `json:"cache_ttl"`
 	// ExtraBody are members of the request's body, which replace present ones. It names no model.
 	ExtraBody json.RawMessage `json:"extra_body"`
-}
-
-// texts are a list of texts, or one text with commas.
-type texts []string
-
-// UnmarshalJSON reads either form.
-func (t *texts) UnmarshalJSON(raw []byte) error {
-	var joined string
-	if json.Unmarshal(raw, &joined) == nil {
-		*t = strings.Split(joined, ",")
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]string)(t))
 }
 
 // model is one opened model.
@@ -278,12 +262,12 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"})
 	case asked == "" || asked == "none":
 	case control == claude.ByBudget && c.ReasoningTokens != nil:
-		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"})
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"})
 	case control == claude.ByEither && c.ReasoningTokens != nil:
-		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"})
+		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"})
 	}
 	if c.Effort != nil && asked != "" && asked != "none" && (g.Control() == claude.ByEither || g.Control() == claude.ByEffort) {
-		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort goes before it"})
+		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort takes precedence"})
 	}
 	return all
 }

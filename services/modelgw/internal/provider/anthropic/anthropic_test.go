@@ -81,9 +81,9 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 		config *modelv1.GenerateConfig
 		unsent []provider.Unsent
 	}{
-		"a budget before an effort":       {"claude-sonnet-4-5", both, []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"}}},
-		"an effort before a budget":       {"claude-opus-4-6", both, []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"}}},
-		"one effort before another":       {"claude-opus-4-8", efforts, []provider.Unsent{{Option: "effort", Why: "since reasoning_effort goes before it"}}},
+		"a budget before an effort":       {"claude-sonnet-4-5", both, []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"}}},
+		"an effort before a budget":       {"claude-opus-4-6", both, []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"}}},
+		"one effort before another":       {"claude-opus-4-8", efforts, []provider.Unsent{{Option: "effort", Why: "since reasoning_effort takes precedence"}}},
 		"two efforts, each with its own":  {"claude-sonnet-4-5", efforts, nil},
 		"a model that is told not to":     {"claude-opus-4-8", none, nil},
 		"a model that does not by itself": {"claude-sonnet-4-5", none, nil},

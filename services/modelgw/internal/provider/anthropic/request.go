@@ -13,7 +13,6 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -279,9 +278,6 @@ func trimmed(betas []string) (all []string) {
 	}
 	return all
 }
-
-// quoted is a text or a list of texts as JSON.
-func quoted(value any) string { return string(jsonwrite.Marshal(value)) }
 
 // passedOn are the members of extra_body in a configuration that the API knows.
 var passedOn = []string{"metadata", "service_tier", "context_management"}

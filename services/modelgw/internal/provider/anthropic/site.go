@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -23,8 +24,8 @@ type site struct {
 
 	// noFallback lacks fallbacks to other models, noAutomaticCache marks of the prompt cache that the server sets,
 	// noSystemTurns system messages within the conversation, noFilters searches that filter what they find by code,
-	// noServers servers of tools that Anthropic calls, noToolset the set of tools for a computer, and noCount the counting
-	// of tokens.
+	// noServers servers of tools that Anthropic calls, noToolset the set of tools for a computer, and noCount the
+	// counting of tokens.
 	noFallback, noAutomaticCache, noSystemTurns, noFilters, noServers, noToolset, noCount bool
 	// noTools are the kinds of tools without a form of the model's own, which are offered as functions.
 	noTools []string
@@ -73,10 +74,10 @@ func siteOf(model string) (at *site, served string) {
 func (s *site) members(betas []string) (all []dialect.Member) {
 	betas = inOrder(betas)
 	if s.version != "" {
-		all = append(all, dialect.Member{Name: "anthropic_version", JSON: quoted(s.version)})
+		all = append(all, dialect.TextMember("anthropic_version", s.version))
 	}
 	if s.betasInBody && len(betas) > 0 {
-		all = append(all, dialect.Member{Name: "anthropic_beta", JSON: quoted(betas)})
+		all = append(all, dialect.Member{Name: "anthropic_beta", JSON: string(jsonwrite.Marshal(betas))})
 	}
 	return all
 }

@@ -18,8 +18,8 @@ const vertexPrefix = "vertex/"
 
 // VertexConfig sets up access to Anthropic's models on Google's Vertex AI.
 type VertexConfig struct {
-	// BaseURL is the address of the account `default`, with the version of the API at its end; default is Google's own for
-	// the region.
+	// BaseURL is the address of the account `default`, with the version of the API at its end; default is Google's own
+	// for the region.
 	BaseURL string `yaml:"base_url" env:"ANTHROPIC_VERTEX_BASE_URL"`
 	// VertexBaseURL is used if BaseURL is not set.
 	VertexBaseURL string `yaml:"vertex_base_url" env:"VERTEX_ANTHROPIC_BASE_URL"`
@@ -28,11 +28,11 @@ type VertexConfig struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_VERTEX_ALLOWED_BASE_URLS"`
 	// Project is the project of Google Cloud.
 	Project string `yaml:"project" env:"ANTHROPIC_VERTEX_PROJECT_ID"`
-	// CloudProject is used if Project is not set.
+	// CloudProject is used if no project is set.
 	CloudProject string `yaml:"cloud_project" env:"GOOGLE_CLOUD_PROJECT"`
 	// Region is where the models are served, such as `us-east5` or `global`.
 	Region string `yaml:"region" env:"ANTHROPIC_VERTEX_REGION"`
-	// MLRegion is used if Region is not set: clients of this API know both variables.
+	// MLRegion is used if no region is set: clients of this API know both variables.
 	MLRegion           string `yaml:"ml_region" env:"CLOUD_ML_REGION"`
 	googleauth.Default `yaml:",inline"`
 	// Accounts are further accounts by name.

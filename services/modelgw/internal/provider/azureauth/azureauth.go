@@ -1,5 +1,5 @@
 // Package azureauth is access to models on Azure for providers: accounts that have a key, or an identity of Entra ID in
-// its place, which is an application with a secret, an application that a workload's own token stands for (workload
+// its place, which is an application with a secret, an application with a workload's own token (workload
 // identity federation), or the identity of the machine (managed identity). How tokens are cached is accesstoken.
 //
 // Nothing is read before the first request. No error has a secret, or what Azure says beside its code.
@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +37,7 @@ const (
 	// hostedVersion is that of the endpoint of an identity which Azure's services for applications set:
 	// https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference.
 	hostedVersion = "2019-08-01"
-	// assertion is the type of a token that stands for a secret (RFC 7523).
+	// assertion is the type of a token in place of a secret (RFC 7523).
 	assertion = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 	// maxAnswerBytes bounds the answer with a token.
 	maxAnswerBytes = 1 << 20
@@ -53,7 +52,7 @@ type Identity struct {
 	ClientID string `yaml:"client_id"`
 	// ClientSecret is the secret of the application.
 	ClientSecret config.Secret `yaml:"client_secret"`
-	// FederatedTokenFile is a file with a token that stands for the secret of the application, such as that of a
+	// FederatedTokenFile is a file with a token in place of the secret of the application, such as that of a
 	// workload in Kubernetes. It is read for each token.
 	FederatedTokenFile string `yaml:"federated_token_file"`
 	// AuthorityHost is the address of Entra ID; default is that of the public cloud.
@@ -77,7 +76,7 @@ type Default struct {
 	ClientID string `yaml:"client_id" env:"AZURE_CLIENT_ID"`
 	// ClientSecret is the secret of the application.
 	ClientSecret config.Secret `yaml:"client_secret" env:"AZURE_CLIENT_SECRET"`
-	// FederatedTokenFile is a file with a token that stands for the secret of the application, such as that of a
+	// FederatedTokenFile is a file with a token in place of the secret of the application, such as that of a
 	// workload in Kubernetes. It is read for each token.
 	FederatedTokenFile string `yaml:"federated_token_file" env:"AZURE_FEDERATED_TOKEN_FILE"`
 	// AuthorityHost is the address of Entra ID; default is that of the public cloud.
@@ -86,8 +85,8 @@ type Default struct {
 	ManagedIdentity bool `yaml:"managed_identity" env:"EVALFLEET_MODELGW_AZURE_MANAGED_IDENTITY"`
 	// Audience is the scope that tokens are for. Default https://cognitiveservices.azure.com/.default.
 	Audience string `yaml:"audience" env:"AZUREAI_AUDIENCE"`
-	// Endpoint is where a service for applications gives tokens of the machine's identity, which is then used. Azure sets
-	// the variable.
+	// Endpoint is where a service for applications gives tokens of the machine's identity, which is then used. Azure
+	// sets the variable.
 	Endpoint string `yaml:"endpoint" env:"IDENTITY_ENDPOINT"`
 	// EndpointHeader is what the endpoint wants in a header.
 	EndpointHeader config.Secret `yaml:"endpoint_header" env:"IDENTITY_HEADER"`
@@ -147,7 +146,7 @@ func (s *source) fetch(ctx context.Context) (accesstoken.Token, error) {
 		return accesstoken.Token{}, s.notConfigured(problem.Error())
 	}
 	if err != nil {
-		return accesstoken.Token{}, s.notConfigured("has an identity with an address that is none")
+		return accesstoken.Token{}, s.notConfigured("has an authority_host or an endpoint that is not a URL")
 	}
 	answer, err := s.http.Do(request)
 	if err != nil {
@@ -164,16 +163,13 @@ func (s *source) fetch(ctx context.Context) (accesstoken.Token, error) {
 	case answer.StatusCode != http.StatusOK && provider.ClassOf(answer.StatusCode) != provider.Final:
 		return accesstoken.Token{}, s.later("Azure answers with " + strconv.Itoa(answer.StatusCode))
 	case answer.StatusCode != http.StatusOK:
-		return accesstoken.Token{}, s.notConfigured(fmt.Sprintf("gets no token from Azure (%d %s)", answer.StatusCode, plainCode.FindString(said.Error)))
+		return accesstoken.Token{}, s.notConfigured(fmt.Sprintf("gets no token from Azure (%d %s)", answer.StatusCode, accesstoken.ErrorCode(said.Error)))
 	case said.AccessToken == "":
 		return accesstoken.Token{}, s.later("Azure's answer has no token")
 	default:
 		return accesstoken.Token{Value: config.NewSecret(said.AccessToken), Expires: said.expires()}, nil
 	}
 }
-
-// plainCode matches the codes of errors (RFC 6749, 5.2).
-var plainCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
 
 // answered is an answer with a token, or with an error. Endpoints of machines write numbers as texts.
 type answered struct {

@@ -200,12 +200,6 @@ func oneLine(document []byte) []byte {
 	return line
 }
 
-// Text returns a text as JSON.
-func Text(text string) []byte {
-	document, _ := json.Marshal(text)
-	return document
-}
-
 // Gone reports whether an attempt to cancel was refused because there is nothing to cancel any more.
 func Gone(err error) bool {
 	failure, ok := provider.As(err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -38,7 +39,7 @@ func (c Content) Size() int64 {
 	size := len(c.head) + len(c.tail) + max(0, len(c.lines)-1)*len(c.between)
 	all := int64(size)
 	for n := range c.lines {
-		before, after := c.around(Text(c.lines[n].ID))
+		before, after := c.around(jsonwrite.AppendText(nil, c.lines[n].ID))
 		all += int64(len(before)) + c.lines[n].Size + int64(len(after))
 	}
 	return all
@@ -88,7 +89,7 @@ func (r *reader) advance() error {
 	if int64(len(body)) != line.Size {
 		return fmt.Errorf("the request %s has %d bytes in place of %d", line.ID, len(body), line.Size)
 	}
-	before, after := c.around(Text(line.ID))
+	before, after := c.around(jsonwrite.AppendText(nil, line.ID))
 	if n > 0 {
 		before = c.between + before
 	}

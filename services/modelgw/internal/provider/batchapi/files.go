@@ -1,6 +1,7 @@
 package batchapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -73,7 +75,7 @@ var Together = Dialect{
 }
 
 func fullLine(id []byte, path string) (head, tail string) {
-	return fmt.Sprintf(`{"custom_id":%s,"method":"POST","url":%s,"body":`, id, Text(path)), "}\n"
+	return fmt.Sprintf(`{"custom_id":%s,"method":"POST","url":%s,"body":`, id, jsonwrite.AppendText(nil, path)), "}\n"
 }
 
 // clockSkew is by how much the clocks of vendors may differ from ours.
@@ -110,13 +112,11 @@ func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []prov
 	if err := f.Client.Post(ctx, f.Base+f.Dialect.Jobs, nil, &made, Document(body)); err != nil {
 		return "", err
 	}
-	if made.ID == "" {
-		made.ID = made.Job.ID
+	id := cmp.Or(made.ID, made.Job.ID)
+	if id == "" {
+		return "", f.Client.Unreadable(errors.New("the new batch has no id"))
 	}
-	if made.ID == "" {
-		return "", f.Client.Unreadable(fmt.Errorf("the new batch has no id"))
-	}
-	return made.ID, nil
+	return id, nil
 }
 
 // job is a batch as these APIs show it.
@@ -244,7 +244,7 @@ func (f *Files) Status(ctx context.Context, id string) (provider.BatchStatus, er
 	return s, nil
 }
 
-// mostFaults bounds the faults of a batch that its requests are told.
+// mostFaults bounds the faults of a batch that the errors of its requests list.
 const mostFaults = 3
 
 // faults are the reasons of a batch that was refused as a whole.
@@ -295,11 +295,7 @@ func resultOf(line []byte) (provider.BatchResult, bool) {
 		return provider.BatchResult{}, false
 	}
 	if read.Response != nil && len(read.Response.Body) > 0 {
-		status := read.Response.Status
-		if status == 0 {
-			status = http.StatusOK
-		}
-		return provider.BatchResult{ID: read.ID, Status: status, Body: read.Response.Body}, true
+		return provider.BatchResult{ID: read.ID, Status: cmp.Or(read.Response.Status, http.StatusOK), Body: read.Response.Body}, true
 	}
 	var fault struct {
 		Code    json.RawMessage `json:"code"`

@@ -10,7 +10,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
@@ -112,19 +111,6 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// unused are the model arguments that are set and not used.
-func (a *arguments) unused() (all []provider.Unsent) {
-	for _, argument := range []struct {
-		name  string
-		value json.RawMessage
-	}{{"read_timeout", a.ReadTimeout}, {"connect_timeout", a.ConnectTimeout}} {
-		if jsonread.IsSet(argument.value) {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "whose attempts are bounded by attempt_timeout and stream_idle_timeout"})
-		}
-	}
-	return all
 }
 
 // Close implements provider.Provider.

@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 )
@@ -65,7 +66,9 @@ func (m *model) leastEffort() string {
 
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
-	return append(m.plan(&provider.Request{Config: c}).unsent, m.args.unused()...)
+	return append(m.plan(&provider.Request{Config: c}).unsent, provider.UnsentArguments(provider.BoundedAttempts, map[string]bool{
+		"read_timeout": jsonread.IsSet(m.args.ReadTimeout), "connect_timeout": jsonread.IsSet(m.args.ConnectTimeout),
+	})...)
 }
 
 // Changed implements provider.OptionChanger.

@@ -4,6 +4,7 @@
 package bedrockaccess
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -102,9 +103,7 @@ const maxRegions = 100
 func New(api API, named map[string]Account, client *http.Client) *Accounts {
 	all := &Accounts{api: api, named: map[string]*account{}, http: client}
 	for name, a := range named {
-		if a.Region == "" {
-			a.Region = api.Region
-		}
+		a.Region = cmp.Or(a.Region, api.Region)
 		source := awsauth.NewSource(all.owner(name), a.Account, client)
 		all.named[name] = &account{
 			Account: a, source: source, signer: awsauth.NewSigner(source, service), tokens: lru.New[string, *accesstoken.Source](maxRegions),
@@ -140,9 +139,7 @@ func (a *Accounts) Open(spec provider.Spec, region string) (*Access, error) {
 	if !known {
 		return nil, provider.NoSuchAccount(a.api.Provider, spec.Account, slices.Sorted(maps.Keys(a.named)))
 	}
-	if region == "" {
-		region = one.Region
-	}
+	region = cmp.Or(region, one.Region)
 	access := &Access{Address: a.api.Address, account: one, region: region, asked: spec.BaseURL, http: a.http}
 	if _, err := access.Endpoint(region); err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -30,7 +30,8 @@ type Client struct {
 	Key config.Secret
 	// Headers are sent with each request.
 	Headers map[string]string
-	// Conversation is the name of the header that says to which conversation a request belongs; empty is no such header.
+	// Conversation is the name of the header that says to which conversation a request belongs; empty is no such
+	// header.
 	Conversation string
 }
 
@@ -103,11 +104,17 @@ func Mode(c *modelv1.GenerateConfig, byDefault string) string {
 	return openai.Mode(byDefault)
 }
 
+// ContinueFinal are the members by which vLLM, and servers like it, continue the last message; none unless that is the
+// assistant's.
+func ContinueFinal(messages []*modelv1.ChatMessage) []dialect.Member {
+	if last := len(messages) - 1; last < 0 || messages[last].GetRole() != modelv1.Role_ROLE_ASSISTANT {
+		return nil
+	}
+	return []dialect.Member{{Name: "add_generation_prompt", JSON: "false"}, {Name: "continue_final_message", JSON: "true"}}
+}
+
 // ServiceTier is the member of a request that asks for a mode of the server.
 const ServiceTier = "service_tier"
-
-// Text returns a text as JSON, for members of a request.
-func Text(text string) string { return string(jsonwrite.AppendText(nil, text)) }
 
 // Ignored and Dropped are options that chat completions do not have, as in [provider.Capabilities]; some models have
 // cache_prompt.

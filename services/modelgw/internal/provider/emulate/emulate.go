@@ -211,7 +211,7 @@ func documentLength(text string) int {
 	return int(d.InputOffset())
 }
 
-// unknown names a call that cannot be read; the model is told why.
+// unknown is the name of a call that cannot be read; its ParseError tells the model why.
 const unknown = "unknown"
 
 // call reads a call.

@@ -16,6 +16,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/emulate"
 )
@@ -111,8 +112,8 @@ func TestTagsWithinArguments(t *testing.T) {
 func TestManyTags(t *testing.T) {
 	t.Parallel()
 	for _, piece := range []string{`<tool_call>`, `<tool_call>["`, `<tool_call>[",",","</tool_call>`, `<tool_call>{"a":"</tool_call>`, `</tool_call>`, `<tool_call>{"name":"weather","arguments":{}}`} {
-		output := chat.MessageOutput("m", chat.Assistant(strings.Repeat(piece, 20_000)), modelv1.StopReason_STOP_REASON_STOP)
-		emulate.Read(output, weather, "m")
+		output := chat.MessageOutput("m", chat.Assistant(strings.Repeat(piece, 500_000)), modelv1.StopReason_STOP_REASON_STOP)
+		waittest.Return(t, func() { emulate.Read(output, weather, "m") }, "the end of the reading of "+piece)
 	}
 }
 

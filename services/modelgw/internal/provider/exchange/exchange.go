@@ -52,12 +52,13 @@ type Quirks struct {
 	StopStatuses []int
 	// Stop reads such an error before the dialect does; nil has no rules of its own.
 	Stop func(status int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool)
-	// OwnStops means that the codes by which the dialect reads such an error mean nothing here, so that Stop alone does.
+	// OwnStops means that the codes by which the dialect reads such an error mean nothing here, so that Stop alone
+	// does.
 	OwnStops bool
 	// Class corrects the class of an error; nil corrects nothing.
 	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
-	// Finish adds to an output what the dialect leaves out of it; nil adds nothing. It fails for an answer that cannot be
-	// used.
+	// Finish adds to an output what the dialect leaves out of it; nil adds nothing. It fails for an answer that cannot
+	// be used.
 	Finish func(answer dialect.Response, output *modelv1.ModelOutput) error
 	// Auth recognises an error that refuses the credential with another status than 401; nil recognises none.
 	Auth func(said *dialect.Error) bool

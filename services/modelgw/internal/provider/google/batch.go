@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/batchapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -55,7 +56,7 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 	for _, line := range lines {
 		size += line.Size
 	}
-	head := fmt.Sprintf(`{"batch":{"displayName":%s,"inputConfig":`, batchapi.Text(i.Key))
+	head := fmt.Sprintf(`{"batch":{"displayName":%s,"inputConfig":`, jsonwrite.AppendText(nil, i.Key))
 	content := batchapi.Lines(lines, ",", func(id []byte) (before, after string) {
 		return `{"request":`, fmt.Sprintf(`,"metadata":{"key":%s}}`, id)
 	})
@@ -65,7 +66,7 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 		if err != nil {
 			return "", err
 		}
-		content = batchapi.Document(fmt.Appendf(nil, `%s{"fileName":%s}}}`, head, batchapi.Text(file)))
+		content = batchapi.Document(fmt.Appendf(nil, `%s{"fileName":%s}}}`, head, jsonwrite.AppendText(nil, file)))
 	}
 	var made operation
 	if err := b.client.Post(ctx, b.model+":batchGenerateContent", nil, &made, content); err != nil {
@@ -80,7 +81,7 @@ func (b *batches) upload(ctx context.Context, key string, lines []provider.Batch
 	header := uploadHeader(http.Header{"Content-Type": {"application/json"}}, startHeaders)
 	header.Set(contentTypeHeader, "application/jsonl")
 	header.Set("X-Goog-Upload-Header-Content-Length", strconv.FormatInt(content.Size(), 10))
-	begun, err := b.client.Do(ctx, http.MethodPost, b.files, header, batchapi.Document(fmt.Appendf(nil, `{"file":{"display_name":%s}}`, batchapi.Text(key))))
+	begun, err := b.client.Do(ctx, http.MethodPost, b.files, header, batchapi.Document(fmt.Appendf(nil, `{"file":{"display_name":%s}}`, jsonwrite.AppendText(nil, key))))
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +113,7 @@ type operation struct {
 	Error *fault `json:"error"`
 }
 
-// listed is a batch of whomever in a list: no more of it is read than tells whose it is.
+// listed is a batch in a list, with no more than what identifies it as one of ours.
 type listed struct {
 	Name     string `json:"name"`
 	Metadata struct {

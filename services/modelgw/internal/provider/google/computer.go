@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/computer"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -55,9 +56,6 @@ const (
 	hasWait
 )
 
-// waitFunction is the function for actions that the server has none for: the model sees their screenshot.
-const waitFunction = "wait_5_seconds"
-
 // functions are the functions of the server. Of several for an action, the first is that for another model's calls.
 var functions = []function{
 	{name: "click_at", action: "left_click", has: hasPlace},
@@ -72,7 +70,7 @@ var functions = []function{
 	{name: "navigate", action: "navigate", has: hasAddress},
 	{name: "search", action: "navigate", has: hasQuery, text: "https://www.google.com"},
 	{name: "open_web_browser", action: "open_web_browser"},
-	{name: waitFunction, action: "wait", has: hasWait},
+	{name: format.WaitFunction, action: "wait", has: hasWait},
 }
 
 // functionNamed returns the function with a name; nil for another.
@@ -128,7 +126,8 @@ func (f *function) meaning(g *gesture) computer.Action {
 	return a
 }
 
-// nearest is the function for an action that another model asked for.
+// nearest is the function for an action that another model asked for. For an action that the server has no function for
+// it is the one that waits: the model sees the screenshot of its result.
 func nearest(a computer.Action) (name string, g gesture) {
 	for _, f := range functions {
 		if f.action != a.Action || f.has&hasWheel != 0 && (f.has&hasPlace != 0) != (a.Place != nil) {
@@ -155,7 +154,7 @@ func nearest(a computer.Action) (name string, g gesture) {
 		}
 		return f.name, g
 	}
-	return waitFunction, g
+	return format.WaitFunction, g
 }
 
 // pixels is a place of the screen in pixels, of one in thousandths. One beyond the screen is at its edge.

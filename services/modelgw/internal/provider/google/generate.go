@@ -101,8 +101,8 @@ type attempt struct {
 }
 
 // run requests the answer. If the server could not read a call of the model, it returns the failure to the model and
-// asks for the call again, unless a text before it was streamed, which would be said twice. Thoughts of a try that were
-// streamed stay with the watcher.
+// asks for the call again, unless a text before the call was streamed: watchers would see that text twice. Streamed
+// thoughts of an earlier try stay in the stream.
 func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	for try := 1; ; try++ {
 		answer, err := s.Post(ctx, a.call(), body)

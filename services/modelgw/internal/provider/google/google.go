@@ -6,7 +6,6 @@ package google
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,7 +59,8 @@ type Config struct {
 	KeyOptional bool `yaml:"key_optional"`
 	// UseADC gives the account `default` credentials of Google in place of a key, if it has none.
 	UseADC bool `yaml:"use_adc" env:"GOOGLE_USE_ADC"`
-	// QuotaProject is the project to which requests with credentials of Google count; default is that of the credentials.
+	// QuotaProject is the project to which requests with credentials of Google count; default is that of the
+	// credentials.
 	QuotaProject       string `yaml:"quota_project" env:"GOOGLE_CLOUD_QUOTA_PROJECT"`
 	googleauth.Default `yaml:",inline"`
 	// Keys are further credentials of the account `default`, among which its conversations are distributed.
@@ -89,8 +89,8 @@ type host struct {
 	maxInline int64
 
 	mu sync.Mutex
-	// tokens are those of the account `default`, by the project to which requests count and their scopes. Requests choose
-	// these, so that the latest ones are kept.
+	// tokens are those of the account `default`, by the project to which requests count and their scopes. Requests
+	// choose these, so that the latest ones are kept.
 	tokens *lru.Cache[string, *accesstoken.Source]
 }
 
@@ -143,22 +143,9 @@ type arguments struct {
 	// UseADC uses credentials of Google in place of the key of the account `default`; false uses the key.
 	UseADC *bool `json:"use_adc"`
 	// Scopes are what the access tokens are for; default is Google Cloud.
-	Scopes texts `json:"scopes"`
+	Scopes provider.Texts `json:"scopes"`
 	// QuotaProjectID is the project to which requests count.
 	QuotaProjectID string `json:"quota_project_id"`
-}
-
-// texts are a list of texts, or one text with commas.
-type texts []string
-
-// UnmarshalJSON reads either form.
-func (t *texts) UnmarshalJSON(raw []byte) error {
-	var joined string
-	if json.Unmarshal(raw, &joined) == nil {
-		*t = strings.Split(joined, ",")
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]string)(t))
 }
 
 // model is one opened model.
@@ -266,7 +253,7 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 func (h *host) tokensOf(a *arguments) *accesstoken.Source {
 	scopes := a.Scopes
 	if len(scopes) == 0 {
-		scopes = texts{googleauth.CloudPlatform}
+		scopes = provider.Texts{googleauth.CloudPlatform}
 	}
 	project := cmp.Or(a.QuotaProjectID, h.QuotaProject)
 	key := strings.Join(append([]string{project}, scopes...), "\n")

@@ -57,7 +57,7 @@ func (n name) controlsComputers() bool {
 	return strings.Contains(string(n), "gemini-2.5-computer-use-preview") || strings.Contains(string(n), "gemini-3-flash-preview")
 }
 
-// mixesTools reports whether it may be offered functions beside them.
+// mixesTools reports whether the model may be offered functions beside tools that the server runs.
 func (n name) mixesTools() bool { return n.version() >= 30 }
 
 // thinksAlways reports whether the model thinks, and cannot be configured not to.

@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
@@ -193,7 +194,7 @@ func (f *files) upload(ctx context.Context, mediaType, data string) (string, err
 // start asks for the address to which a file is sent.
 func (f *files) start(ctx context.Context, mediaType string, size int) (string, error) {
 	answer, err := f.request(ctx, f.exchange, &exchange.Call{URL: f.api, Header: f.headerOf(f.header, startHeaders, mediaType)}, func(dst []byte) ([]byte, error) {
-		return fmt.Appendf(dst, `{"file":{"mime_type":%s,"size_bytes":%d}}`, quoted(mediaType), size), nil
+		return fmt.Appendf(dst, `{"file":{"mime_type":%s,"size_bytes":%d}}`, jsonwrite.AppendText(nil, mediaType), size), nil
 	})
 	switch {
 	case err != nil:
@@ -306,9 +307,4 @@ func (f *files) request(ctx context.Context, x *exchange.Exchange, call *exchang
 		return answered{}, transport.Broken(ctx, Name, err)
 	}
 	return answered{answer.StatusCode, answer.Header, append([]byte(nil), read.Bytes...)}, nil
-}
-
-func quoted(text string) string {
-	document, _ := json.Marshal(text) // A text has a JSON form.
-	return string(document)
 }

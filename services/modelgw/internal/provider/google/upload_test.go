@@ -69,7 +69,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// opened opens a model behind the store.
+// open opens a model behind the store.
 func (s *store) open(t *testing.T) provider.Provider {
 	t.Helper()
 	server := httptest.NewServer(s)

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 
 	"golang.org/x/oauth2"
@@ -202,16 +201,13 @@ func (s *source) fault(ctx context.Context, err error) error {
 	}
 }
 
-// plainCode matches the codes of errors (RFC 6749, 5.2).
-var plainCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
-
 // codeOf is the code of an error, which the library does not read from each answer.
 func codeOf(said *oauth2.RetrieveError) string {
 	var body struct {
 		Error string `json:"error"`
 	}
 	_ = json.Unmarshal(said.Body, &body)
-	return plainCode.FindString(cmp.Or(said.ErrorCode, body.Error))
+	return accesstoken.ErrorCode(cmp.Or(said.ErrorCode, body.Error))
 }
 
 func (s *source) notConfigured(problem string) error {

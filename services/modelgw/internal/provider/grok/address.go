@@ -1,13 +1,13 @@
 package grok
 
 import (
-	"cmp"
 	"net"
 	"net/netip"
 	"net/url"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // WithScheme returns an address as a URL. Clients of xAI name hosts without a scheme: such an address has TLS, unless
@@ -33,7 +33,7 @@ func loopback(host string) bool {
 type endpoint struct {
 	// target is its host and port.
 	target string
-	// plain means without TLS, and private that no one else can read that.
+	// plain means without TLS; private means that no other machine can read what is sent: with TLS, or by loopback.
 	plain, private bool
 }
 
@@ -47,6 +47,5 @@ func endpointOf(address string) (endpoint, error) {
 		return endpoint{}, rpcerr.InvalidField("base_url", "must be no more than the scheme, host and port of a gRPC server")
 	}
 	plain := u.Scheme == "http"
-	port := cmp.Or(u.Port(), map[bool]string{true: "80", false: "443"}[plain])
-	return endpoint{target: net.JoinHostPort(u.Hostname(), port), plain: plain, private: !plain || loopback(u.Hostname())}, nil
+	return endpoint{target: net.JoinHostPort(u.Hostname(), provider.Port(u)), plain: plain, private: !plain || loopback(u.Hostname())}, nil
 }

@@ -120,7 +120,7 @@ func (b *batches) Find(ctx context.Context, i provider.BatchIntent) (string, err
 	return found.GetBatchId(), nil
 }
 
-// Submit implements [provider.BatchAPI]. A batch of which xAI refuses a part is cancelled, since nobody waits for the
+// Submit implements [provider.BatchAPI]. A batch of which xAI refuses a part is cancelled, since no call waits for the
 // rest.
 func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
 	batch, err := b.named(ctx, i)

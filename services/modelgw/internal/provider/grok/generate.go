@@ -37,8 +37,8 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	if id := r.Conversation(); id != "" && len(further.Get(conversation)) == 0 {
-		further.Set(conversation, id)
+	if id := r.Conversation(); id != "" && len(further.Get(xai.ConversationHeader)) == 0 {
+		further.Set(xai.ConversationHeader, id)
 	}
 	if r.Carrier != nil {
 		request.ServiceTier = xai.ServiceTier_SERVICE_TIER_UNSPECIFIED

@@ -9,10 +9,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// conversation is the header that brings the requests of a conversation to the server whose prompt cache has it:
-// https://docs.x.ai/developers/advanced-api-usage/prompt-caching/maximizing-cache-hits.
-const conversation = "x-grok-conv-id"
-
 var (
 	headerName  = regexp.MustCompile(`^[0-9a-z_.-]+$`)
 	headerValue = regexp.MustCompile(`^[ -~]*$`)

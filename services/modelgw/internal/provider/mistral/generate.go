@@ -10,7 +10,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistralconversations"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 )
@@ -93,7 +92,7 @@ func (m *model) request(r *provider.Request) *dialect.Request {
 	c := chat.Merge(left)
 	var members []dialect.Member
 	if id := r.Conversation(); id != "" && m.cacheKey {
-		members = []dialect.Member{{Name: "prompt_cache_key", JSON: chatapi.Text(id)}}
+		members = []dialect.Member{dialect.TextMember("prompt_cache_key", id)}
 	}
 	return &dialect.Request{
 		Members: members, Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),

@@ -77,26 +77,18 @@ type Azure struct {
 	ConversationAPI *bool `yaml:"conversation_api"`
 }
 
-// Address is the address of the deployment; empty if none is configured.
-func (a Azure) Address() string {
-	if a.BaseURL == "" {
-		return a.AzureBaseURL
-	}
-	return a.BaseURL
-}
-
 // account is the deployment as an account.
 func (a Azure) account() Account {
 	return Account{ConversationAPI: a.ConversationAPI, Account: provider.Account{
-		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs, Keys: a.Keys,
+		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: cmp.Or(a.BaseURL, a.AzureBaseURL), AllowedBaseURLs: a.AllowedBaseURLs, Keys: a.Keys,
 	}}
 }
 
 // Account is a further account.
 type Account struct {
 	provider.Account `yaml:",inline"`
-	// ConversationAPI selects the API for the account's models: true is the Conversations API, false is chat completions.
-	// If it is omitted, it is the Conversations API, except for models that hear (voxtral).
+	// ConversationAPI selects the API for the account's models: true is the Conversations API, false is chat
+	// completions. If it is omitted, it is the Conversations API, except for models that hear (voxtral).
 	ConversationAPI *bool `yaml:"conversation_api"`
 }
 

@@ -1,6 +1,7 @@
 package mockllm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ type answer struct {
 	short  shortForm
 }
 
-// shortForm is an answer written for people. All members are optional.
+// shortForm is the short form of an answer in a script. All members are optional.
 type shortForm struct {
 	// Text or Completion is the model's text.
 	Text       string `json:"text"`
@@ -98,9 +99,7 @@ func parseAnswer(raw json.RawMessage) (*answer, error) {
 	if a.short.Text != "" && a.short.Completion != "" {
 		return nil, errors.New("has both text and completion")
 	}
-	if a.short.Text == "" {
-		a.short.Text = a.short.Completion
-	}
+	a.short.Text = cmp.Or(a.short.Text, a.short.Completion)
 	for _, call := range a.short.Calls {
 		if call.Function == "" {
 			return nil, errors.New("a tool call has no function")
@@ -145,16 +144,10 @@ func (a *answer) build(model string, turn int32, tools []*toolv1.ToolInfo) *mode
 		message.Content = chat.ListContent(parts...)
 	}
 	for i, call := range a.short.Calls {
-		id := call.ID
-		if id == "" {
-			id = fmt.Sprintf("call_%d_%d", turn, i+1)
-		}
+		id := cmp.Or(call.ID, fmt.Sprintf("call_%d_%d", turn, i+1))
 		message.ToolCalls = append(message.ToolCalls, dialect.ToolCall(id, call.Function, call.text(), tools))
 	}
-	if a.short.Model != "" {
-		model = a.short.Model
-	}
-	output := chat.MessageOutput(model, message, a.stopReason())
+	output := chat.MessageOutput(cmp.Or(a.short.Model, model), message, a.stopReason())
 	output.Usage = proto.CloneOf(a.short.usage)
 	return output
 }

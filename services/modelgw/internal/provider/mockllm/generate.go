@@ -168,8 +168,8 @@ func pieces(text string) []string {
 	for text != "" {
 		end, runes := 0, 0
 		for end < len(text) && runes < size {
-			_, size := utf8.DecodeRuneInString(text[end:])
-			end += size
+			_, bytes := utf8.DecodeRuneInString(text[end:])
+			end += bytes
 			runes++
 		}
 		all, text = append(all, text[:end]), text[end:]

@@ -14,7 +14,7 @@ const maxTakers = 4096
 // without an origin share one position. The zero value is ready to use. It is safe for concurrent use.
 type places struct {
 	mu    sync.Mutex
-	taken *lru.Cache[string, *int] // how much each that takes from the list has taken
+	taken *lru.Cache[string, *int] // the number of outputs that each consumer has taken
 }
 
 // next counts one more call and returns its place in the list, from 0.

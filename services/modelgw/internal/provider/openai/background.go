@@ -96,7 +96,8 @@ func (m *model) poll(ctx context.Context, r *provider.Request, id string, left *
 	}
 }
 
-// cancel cancels an answer, also after the context has ended. If it fails, the answer is made for nobody.
+// cancel cancels an answer, also after the context has ended. If it fails, the server completes the answer, which is
+// not read.
 func (m *model) cancel(ctx context.Context, r *provider.Request, id string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer done()

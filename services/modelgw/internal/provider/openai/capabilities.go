@@ -113,20 +113,14 @@ func (m *model) traitsOf() traits {
 
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
-	var all []provider.Unsent
 	if !m.usesResponses(c) {
-		for _, argument := range []struct {
-			name string
-			asks *bool
-		}{{"responses_store", m.args.ResponsesStore}, {"responses_phase", m.args.ResponsesPhase}} {
-			if argument.asks != nil && *argument.asks {
-				all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "since chat completions do not take it"})
-			}
-		}
-		return all
+		return provider.UnsentArguments("since chat completions do not take it", map[string]bool{
+			"responses_store": m.args.ResponsesStore != nil && *m.args.ResponsesStore, "responses_phase": m.args.ResponsesPhase != nil && *m.args.ResponsesPhase,
+		})
 	}
+	var all []provider.Unsent
 	if _, given := responsesapi.ExtraBodyOf(c).Get(backgroundMember); given && m.args.Background != nil {
-		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: "since the model argument of that name goes before it"})
+		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: "since the model argument of that name takes precedence"})
 	}
 	if chat.Batch(c) != nil {
 		const why = "since a batch is in the background as a whole"

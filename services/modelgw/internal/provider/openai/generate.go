@@ -82,7 +82,7 @@ func (m *model) members() []dialect.Member {
 		{"safety_identifier", m.args.SafetyIdentifier},
 	} {
 		if member.value != "" {
-			members = append(members, dialect.Member{Name: member.name, JSON: chatapi.Text(member.value)})
+			members = append(members, dialect.TextMember(member.name, member.value))
 		}
 	}
 	return members

@@ -137,7 +137,7 @@ func interpreter(tool *toolv1.ToolInfo) string {
 	return `{"type":"` + codeTool + `","container":` + container + `}`
 }
 
-// mcpServer is a server whose tools OpenAI calls. Nobody could approve each call.
+// mcpServer is a server whose tools OpenAI calls. It never asks for an approval: no caller could give one.
 func mcpServer(server provider.RemoteMCP) string {
 	w := jsonwrite.NewWriter(256)
 	w.BeginObject()

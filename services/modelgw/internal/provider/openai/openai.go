@@ -150,8 +150,8 @@ type arguments struct {
 	APIVersion string `json:"api_version"`
 	// AWSRegion is the region of models on Bedrock; default is the account's.
 	AWSRegion string `json:"aws_region"`
-	// Background makes the server answer in the background, and asks for the answer until it is there. Default is true for
-	// models of deep research, the pro models, and the reasoning mode `pro`.
+	// Background makes the server answer in the background, and asks for the answer until it is there. Default is true
+	// for models of deep research, the pro models, and the reasoning mode `pro`.
 	Background *bool `json:"background"`
 }
 
@@ -183,8 +183,8 @@ type model struct {
 	chatSealer string
 	// traits is traitsOf, made once, since each call asks for them.
 	traits func() traits
-	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
-	// own address, and chat completions at any other.
+	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at
+	// OpenAI's own address, and chat completions at any other.
 	upstreams []*provider.Upstream
 	// batch is the batch API; nil on Azure.
 	batch *provider.BatchSupport

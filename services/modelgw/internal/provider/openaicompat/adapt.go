@@ -9,6 +9,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
@@ -106,11 +107,7 @@ func adaptTogether(r *dialect.Request) []string {
 
 // continueFinal asks a server to continue the last message, if it is the assistant's, unless extra_body decides.
 func continueFinal(r *dialect.Request) []string {
-	if len(r.Messages) == 0 || r.Messages[len(r.Messages)-1].GetRole() != modelv1.Role_ROLE_ASSISTANT {
-		return nil
-	}
-	members := []dialect.Member{{Name: "add_generation_prompt", JSON: "false"}, {Name: "continue_final_message", JSON: "true"}}
-	extra := responsesapi.ExtraBodyOf(r.Config)
+	members, extra := chatapi.ContinueFinal(r.Messages), responsesapi.ExtraBodyOf(r.Config)
 	for _, member := range members {
 		if _, decides := extra.Get(member.Name); decides {
 			return nil

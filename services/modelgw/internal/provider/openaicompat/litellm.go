@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/xai"
 )
 
 // modelInfo is the argument that switches off the question for a proxy's list.
@@ -48,8 +49,8 @@ func liteLLMArguments(all *orderedjson.Object) ([]dialect.Member, error) {
 }
 
 const (
-	// deploymentTimeout bounds each question to a proxy. maxDeployments bounds its list, in bytes: it has some kilobytes
-	// for each model.
+	// deploymentTimeout bounds each question to a proxy. maxDeployments bounds its list, in bytes: it has some
+	// kilobytes for each model.
 	deploymentTimeout = 30 * time.Second
 	maxDeployments    = 16 << 20
 	// claudeTokens is the bound of output tokens of Claude: Anthropic requires one, and LiteLLM's own is 4096 for names
@@ -87,22 +88,18 @@ func (d *deployment) isGrok() bool {
 	return d.Params.Provider == "xai" || strings.HasPrefix(d.Params.Model, "xai/") || strings.HasPrefix(d.Info.BaseModel, "xai/")
 }
 
-// grokConversation is xAI's header for the conversation of a request. A proxy that does not forward headers drops it:
-// https://docs.litellm.ai/docs/proxy/forward_client_headers.
-const grokConversation = "x-grok-conv-id"
-
 // deployments is what a proxy's list says of one name. Safe for concurrent use.
 type deployments struct {
 	mu   sync.Mutex
 	read bool
-	// claude means that all models behind the name are Claude; output is their smallest bound of output tokens, zero if it
-	// is not known.
+	// claude means that all models behind the name are Claude; output is their smallest bound of output tokens, zero if
+	// it is not known.
 	claude atomic.Bool
 	output atomic.Int64
 }
 
-// ask reads the list before the first request. Calls wait for one another's question, since requests depend on it. A
-// list that cannot be read fails the call, and the next call asks again.
+// askDeployments reads the list before the first request. Concurrent calls wait for the same answer, since their
+// requests depend on it. A list that cannot be read fails the call, and the next call asks again.
 func (m *model) askDeployments(ctx context.Context) error {
 	d := &m.deployments
 	d.mu.Lock()
@@ -123,7 +120,9 @@ func (m *model) askDeployments(ctx context.Context) error {
 	name := m.routed(ctx, strings.TrimSuffix(base, "/v1"))
 	d.take(*list.Data, name, &m.window)
 	if slices.ContainsFunc(*list.Data, func(row deployment) bool { return row.Name == name && row.isGrok() }) {
-		m.client.Conversation = grokConversation // Every call asks here first.
+		// Every call asks here first. A proxy that does not forward headers drops it:
+		// https://docs.litellm.ai/docs/proxy/forward_client_headers.
+		m.client.Conversation = xai.ConversationHeader
 	}
 	d.read = true
 	return nil

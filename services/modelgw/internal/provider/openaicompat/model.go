@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,8 +34,8 @@ import (
 type arguments struct {
 	// ResponsesAPI selects the Responses API or chat completions; the default is the service's.
 	ResponsesAPI *bool `json:"responses_api"`
-	// ResponsesStore makes the server of the Responses API store answers, and ResponsesPhase states to it which messages
-	// of the assistant are comments before calls.
+	// ResponsesStore makes the server of the Responses API store answers, and ResponsesPhase states to it which
+	// messages of the assistant are comments before calls.
 	ResponsesStore *bool `json:"responses_store"`
 	ResponsesPhase *bool `json:"responses_phase"`
 	// EmulateTools puts tools into a prompt, for models or servers that know none.
@@ -55,7 +54,8 @@ type model struct {
 	label   string
 	differs Models
 	args    arguments
-	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as JSON.
+	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as
+	// JSON.
 	members []dialect.Member
 	enabled string
 	// emulates puts tools into a prompt.
@@ -260,11 +260,11 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
 	}
 	if m.responses != nil {
-		return append(all, unsentArguments("since the Responses API does not take it", map[string]bool{
+		return append(all, provider.UnsentArguments("since the Responses API does not take it", map[string]bool{
 			reasoningEnabled: m.enabled != "", "strict_tools": m.args.StrictTools != nil,
 		})...)
 	}
-	return append(all, unsentArguments("since chat completions do not take it", map[string]bool{
+	return append(all, provider.UnsentArguments("since chat completions do not take it", map[string]bool{
 		"responses_store": isTrue(m.args.ResponsesStore), "responses_phase": isTrue(m.args.ResponsesPhase),
 	})...)
 }
@@ -279,16 +279,6 @@ func (m *model) Changed(c *modelv1.GenerateConfig) []*modelv1.ChangedOption {
 		word = "xhigh" // their highest
 	}
 	return provider.ChangeEffort(c, word)
-}
-
-// unsentArguments are the model arguments that are given and not sent, by name.
-func unsentArguments(why string, given map[string]bool) (all []provider.Unsent) {
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if given[name] {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + name, Why: why})
-		}
-	}
-	return all
 }
 
 // Mode implements provider.Moded.
@@ -452,7 +442,7 @@ func (m *model) base(r *provider.Request) (base dialect.Request, warnings []stri
 		Stream: m.streams(r), Members: slices.Clone(m.members),
 	}
 	if id := r.Conversation(); id != "" && m.service.ConversationMember != "" {
-		base.Members = append(base.Members, dialect.Member{Name: m.service.ConversationMember, JSON: chatapi.Text(id)})
+		base.Members = append(base.Members, dialect.TextMember(m.service.ConversationMember, id))
 	}
 	if m.service.Adapt != nil {
 		warnings = m.service.Adapt(&base)

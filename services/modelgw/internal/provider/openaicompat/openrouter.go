@@ -12,7 +12,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 )
 
 // openRouter routes requests to the services of others, so that the name of a model decides more than elsewhere.
@@ -91,7 +90,7 @@ func replayDetails(part *contentv1.Content) (string, []dialect.Member) {
 
 // replayContent sends reasoning back in a member of its own, beside its details, if it has some.
 func replayContent(part *contentv1.Content) (string, []dialect.Member) {
-	content := dialect.Member{Name: "reasoning_content", JSON: chatapi.Text(part.GetReasoning().GetReasoning())}
+	content := dialect.TextMember("reasoning_content", part.GetReasoning().GetReasoning())
 	if _, ok := openaichat.Details(part); ok {
 		_, members := replayDetails(part)
 		return "", append(members, content)

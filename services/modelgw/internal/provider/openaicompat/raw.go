@@ -54,7 +54,7 @@ func (m *rawModel) Capabilities() provider.Capabilities {
 
 // Overruled implements provider.OptionDropper.
 func (m *rawModel) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
-	all := unsentArguments("since prompts without a chat's template do not take it", map[string]bool{
+	all := provider.UnsentArguments("since prompts without a chat's template do not take it", map[string]bool{
 		"emulate_tools": isTrue(m.args.EmulateTools), "responses_api": isTrue(m.args.ResponsesAPI), "responses_phase": isTrue(m.args.ResponsesPhase),
 		"responses_store": isTrue(m.args.ResponsesStore), "stream": isTrue(m.args.Stream), "strict_tools": m.args.StrictTools != nil,
 	})

@@ -54,8 +54,8 @@ type Service struct {
 	MergeTurns, MergeSystem bool
 	// Streamed streams each answer, and StreamedOver those with a larger bound of output tokens than this; by default
 	// answers are streamed that are watched. WholeLogprobs excepts those with log-probabilities, which the service's
-	// streams have in another form. Answers with log-probabilities of the prompt are not streamed: streams lack these, and
-	// vLLM refuses such a request. The model argument `stream` overrides all.
+	// streams have in another form. Answers with log-probabilities of the prompt are not streamed: streams lack these,
+	// and vLLM refuses such a request. The model argument `stream` overrides all.
 	Streamed      bool
 	StreamedOver  int64
 	WholeLogprobs bool
@@ -74,8 +74,8 @@ type Service struct {
 	NoReasoning bool
 	// WholeSchemas sends the schemas of tools and of the answer with all their keywords.
 	WholeSchemas bool
-	// Sampling are options that chat completions lack and servers of this kind take, `best_of` or `top_k`. A server that
-	// refuses one is asked without.
+	// Sampling are options that chat completions lack and servers of this kind take, `best_of` or `top_k`. A server
+	// that refuses one is asked without.
 	Sampling []string
 	// FillEmpty replaces empty contents of the assistant.
 	FillEmpty bool
@@ -89,8 +89,8 @@ type Service struct {
 	// Models are the differences between the service's models. Of those whose pattern a name matches, the first one
 	// counts.
 	Models []Models
-	// ReasoningObject sends the effort as a member of an object `reasoning`; ReasoningTokens sends reasoning_tokens there
-	// if there is no effort.
+	// ReasoningObject sends the effort as a member of an object `reasoning`; ReasoningTokens sends reasoning_tokens
+	// there if there is no effort.
 	ReasoningObject, ReasoningTokens bool
 	// Arguments takes the service's own arguments out of a model's, and returns the members of requests for them. A
 	// member `reasoning_enabled` becomes one of the object `reasoning`. Nil: there are none.
@@ -142,8 +142,8 @@ type Models struct {
 	LeastEffort string
 	// Ignored are options that they do not take, as in [provider.Capabilities].
 	Ignored []string
-	// Emulate puts tools into a prompt, unless a model argument says otherwise, and Unbounded leaves the bound of output
-	// tokens to the service.
+	// Emulate puts tools into a prompt, unless a model argument says otherwise, and Unbounded leaves the bound of
+	// output tokens to the service.
 	Emulate, Unbounded bool
 	// Marks marks requests for the prompt cache of Anthropic's models.
 	Marks bool

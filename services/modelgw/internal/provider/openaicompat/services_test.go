@@ -2,6 +2,7 @@ package openaicompat_test
 
 import (
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -106,6 +107,13 @@ var formats = map[string]func(testing.TB, ...providertest.Answer) string{
 	`{"responses_api": false}`: providertest.ChatServer, `{"responses_api": true}`: providertest.ResponsesServer,
 }
 
+// busy reports whether a service asks to slow down with the status 503 too.
+func busy(service string) bool {
+	return slices.ContainsFunc(openaicompat.TheServices(), func(s openaicompat.Service) bool {
+		return s.Name == service && slices.Contains(s.Busy, http.StatusServiceUnavailable)
+	})
+}
+
 // lacks reports whether a service has only the other format than the arguments ask for.
 func lacks(service, args string) bool {
 	if strings.Contains(args, `"responses_api": true`) {
@@ -121,7 +129,7 @@ func TestServicesPassTheSuite(t *testing.T) {
 			if lacks(service, args) {
 				continue
 			}
-			providertest.Run(t, providertest.Harness{NoTools: service == "perplexity", Busy: service == "cloudflare" || service == "moonshot", New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+			providertest.Run(t, providertest.Harness{NoTools: service == "perplexity", Busy: busy(service), New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
 				return openAt(t, service, model, serve(t, answers...), args)
 			}})
 		}

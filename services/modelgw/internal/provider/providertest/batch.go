@@ -146,8 +146,8 @@ type BatchHarness struct {
 	Answer, Refusal string
 	// Lines is an API whose results are lines of a file.
 	Lines bool
-	// InSteps is an API whose batches are made first and get their requests afterwards, so that one whose answer was lost
-	// is completed by Submit instead of being found.
+	// InSteps is an API whose batches are made first and get their requests afterwards, so that one whose answer was
+	// lost is completed by Submit instead of being found.
 	InSteps bool
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 )
@@ -131,7 +133,7 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	return request
 }
 
-// members are members that chat completions do not have. A conversation that ends with the model's words is continued.
+// members are members that chat completions do not have.
 func members(messages []*modelv1.ChatMessage, c *modelv1.GenerateConfig) (all []dialect.Member) {
 	if c.TopK != nil {
 		all = append(all, dialect.Member{Name: "top_k", JSON: strconv.Itoa(int(c.GetTopK()))})
@@ -139,8 +141,5 @@ func members(messages []*modelv1.ChatMessage, c *modelv1.GenerateConfig) (all []
 	if c.BestOf != nil {
 		all = append(all, dialect.Member{Name: "best_of", JSON: strconv.Itoa(int(c.GetBestOf()))})
 	}
-	if last := len(messages) - 1; last >= 0 && messages[last].GetRole() == modelv1.Role_ROLE_ASSISTANT {
-		all = append(all, dialect.Member{Name: "add_generation_prompt", JSON: "false"}, dialect.Member{Name: "continue_final_message", JSON: "true"})
-	}
-	return append(all, dialect.Metadata(c)...)
+	return slices.Concat(all, chatapi.ContinueFinal(messages), dialect.Metadata(c))
 }

@@ -189,15 +189,10 @@ func (m *model) path(stream bool) string {
 }
 
 // Overruled implements provider.OptionDropper.
-func (m *model) Overruled(c *modelv1.GenerateConfig) (all []provider.Unsent) {
-	for _, argument := range []struct {
-		name  string
-		value json.RawMessage
-	}{{"read_timeout", m.args.ReadTimeout}, {"connect_timeout", m.args.ConnectTimeout}} {
-		if jsonread.IsSet(argument.value) {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "whose attempts are bounded by attempt_timeout and stream_idle_timeout"})
-		}
-	}
+func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	all := provider.UnsentArguments(provider.BoundedAttempts, map[string]bool{
+		"read_timeout": jsonread.IsSet(m.args.ReadTimeout), "connect_timeout": jsonread.IsSet(m.args.ConnectTimeout),
+	})
 	if c.GetReasoningEffort() == noEffort {
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which takes low, medium and high"})
 	}

@@ -173,9 +173,5 @@ func to(err error) string {
 	if err != nil || address.Hostname() == "" {
 		return ""
 	}
-	port := address.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[address.Scheme]
-	}
-	return " to " + net.JoinHostPort(address.Hostname(), port)
+	return " to " + net.JoinHostPort(address.Hostname(), provider.Port(address))
 }

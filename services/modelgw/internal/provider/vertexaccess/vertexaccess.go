@@ -166,12 +166,7 @@ func (a *Accounts) Open(spec provider.Spec, project, location string) (Access, e
 		return Access{}, provider.InvalidArguments(fmt.Errorf("the account %q of %s has a key of express mode, which has no project and no location; leave them out", spec.Account, a.api.Provider))
 	}
 	if access.Key.IsZero() {
-		if project == "" {
-			project = account.Project
-		}
-		if location == "" {
-			location = account.Location
-		}
+		project, location = cmp.Or(project, account.Project), cmp.Or(location, account.Location)
 		if project == "" || location == "" {
 			return Access{}, rpcerr.ProviderNotConfigured(a.api.Provider, spec.Account, "%s's account %q has no project or no location: %s", a.api.Provider, spec.Account, a.api.Hint)
 		}

@@ -3,6 +3,7 @@ package provider
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Streaming is a model argument that selects whether answers are streamed: true, false, or "auto", the zero value,
@@ -21,4 +22,17 @@ func (s *Streaming) UnmarshalJSON(raw []byte) error {
 		return fmt.Errorf(`streaming must be true, false or "auto", not %s`, raw)
 	}
 	return nil
+}
+
+// Texts is a model argument with texts: a list, or one text with commas.
+type Texts []string
+
+// UnmarshalJSON reads either form.
+func (t *Texts) UnmarshalJSON(raw []byte) error {
+	var joined string
+	if json.Unmarshal(raw, &joined) == nil {
+		*t = strings.Split(joined, ",")
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(t))
 }
