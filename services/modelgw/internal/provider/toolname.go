@@ -53,6 +53,9 @@ func (m *Model) WithToolNames(r *Request) (*Request, func(*modelv1.ModelOutput))
 		return r, func(*modelv1.ModelOutput) {}
 	}
 	eachToolName(r, func(name string) { taken[name] = true })
+	for _, tool := range r.Tools { // Those that the vendor runs too.
+		taken[tool.GetName()] = true
+	}
 	names := map[string]string{}
 	for _, name := range unfit {
 		names[name] = n.fitted(name, taken)

@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -56,6 +57,16 @@ func TestToolsHaveNamesThatTheFormatHas(t *testing.T) {
 			assert.Equal(t, tt.given, named(given.Tools), "the given ones stay")
 		})
 	}
+}
+
+// A tool that the vendor runs keeps its name, and no other gets that.
+func TestNamesOfToolsAreNoHostedTools(t *testing.T) {
+	t.Parallel()
+	m := &provider.Model{Kind: provider.Kind{Dialect: openaichat.Name}}
+	r := offering("web.search", hosted.WebSearch)
+	r.Tools[1].OptionsJson = `{"hosted":{"kind":"web_search"}}`
+	sent, _ := m.WithToolNames(r)
+	assert.Equal(t, []string{"web_search_99cf2bc2", hosted.WebSearch}, named(sent.Tools))
 }
 
 // A conversation names tools in its calls and their results, also such as are no longer on offer.
