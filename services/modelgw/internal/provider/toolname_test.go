@@ -94,7 +94,9 @@ func TestNamesOfToolsAreRestored(t *testing.T) {
 	sent.Stream(&modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: &modelv1.ToolCallDelta{Function: "a_b"}}})
 	assert.Equal(t, []string{"a.b"}, streamed)
 	output := &modelv1.ModelOutput{Choices: []*modelv1.Choice{{Message: &modelv1.ChatMessage{ToolCalls: []*toolv1.ToolCall{chat.Call("5", "a_b", "{}"), chat.Call("6", "f", "{}")}}}}}
-	restore(output)
+	compacted := []*modelv1.ChatMessage{chat.Assistant("", chat.Call("1", "a_b", "{}")), {Role: modelv1.Role_ROLE_TOOL, Function: "gone_g"}}
+	restore(&provider.Response{Output: output, Compacted: compacted})
+	assert.Equal(t, []string{"a.b", "gone:g"}, []string{compacted[0].GetToolCalls()[0].GetFunction(), compacted[1].GetFunction()})
 	made := output.GetChoices()[0].GetMessage().GetToolCalls()
 	require.Len(t, made, 2)
 	assert.Equal(t, []string{"a.b", "f"}, []string{made[0].GetFunction(), made[1].GetFunction()})
