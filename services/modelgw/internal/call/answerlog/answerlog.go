@@ -55,7 +55,8 @@ func ParsePlace(cursor string) (Place, error) {
 	return p, nil
 }
 
-// Stream is the answer of one call as it arrives. It is a generate.Sink that waits for no watcher; its other methods are safe for concurrent use.
+// Stream is the answer of one call as it arrives. It is a generate.Sink that waits for no watcher; its other methods are
+// safe for concurrent use.
 type Stream struct {
 	mu sync.Mutex
 	// attempt is the current attempt; its offset is 0.
