@@ -85,3 +85,25 @@ func TestABodyThatIsThereIsBoundNoMore(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 	}
 }
+
+// A client that asks before it sends its body has the refusal at once, whatever the length of the body.
+func TestABodyThatIsRefusedBeforeItComesIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	for _, length := range []string{"10", "100000000"} {
+		server := httptest.NewServer(httpdeadline.Bodies(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}), time.Hour))
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: "+length+"\r\n\r\n")
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(waittest.Bound)))
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if assert.NoError(t, err, length) {
+			assert.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
+			assert.NoError(t, answer.Body.Close())
+		}
+		require.NoError(t, conn.Close())
+		server.Close()
+	}
+}

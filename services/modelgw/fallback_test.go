@@ -191,7 +191,10 @@ func TestAFallbackAnswersARelayedRequest(t *testing.T) {
 	for name, failure := range curable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := vendorWith(t, says(http.StatusOK, "application/json", whole))
+			other := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Evalfleet-Model", "another/gateway") // It is not the client's gateway.
+				says(http.StatusOK, "application/json", whole)(w, r)
+			})
 			named := func(c *modelgw.Config, _ *modelgw.Deps) {
 				c.OpenAIAPI.Services = map[string]provider.Account{"other": {APIKey: config.NewSecret("other-key"), BaseURL: other.URL}}
 			}

@@ -39,18 +39,18 @@ const ahead = 16
 // pass sends the events of a call to its one watcher as they come, and then its result. The provider's stream is not
 // read further than the watcher takes it.
 func pass(ctx context.Context, emit Emit, call func(context.Context, generate.Sink) (*modelv1.GenerateResponse, error)) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var answer *modelv1.GenerateResponse
 	var failure error
-	events := make(watcher, ahead)
+	w := &watcher{events: make(chan *modelv1.StreamGenerateResponse, ahead), end: cancel}
 	var helper sync.WaitGroup
 	defer helper.Wait()
-	defer cancel()
+	defer cancel(nil)
 	helper.Go(func() {
-		defer close(events)
-		answer, failure = call(ctx, events)
+		defer close(w.events)
+		answer, failure = call(ctx, w)
 	})
-	if err := send(emit, events, ""); err != nil {
+	if err := send(emit, w.events, ""); err != nil {
 		return err
 	}
 	if failure != nil {
@@ -59,28 +59,39 @@ func pass(ctx context.Context, emit Emit, call func(context.Context, generate.Si
 	return emit(&modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
 }
 
-// watcher is the one watcher of a call: a generate.Sink that waits until there is room for an event.
-type watcher chan *modelv1.StreamGenerateResponse
+// watcher is the only one of a call. It is a generate.Sink that waits until there is room for an event. An event that
+// finds none in its attempt's time ends the call: what follows would make no sense without it, and another attempt would
+// be paid for.
+type watcher struct {
+	events chan *modelv1.StreamGenerateResponse
+	end    context.CancelCauseFunc
+}
 
 // Started implements generate.Sink.
-func (w watcher) Started(ctx context.Context, attempt int, model string) {
+func (w *watcher) Started(ctx context.Context, attempt int, model string) {
 	w.tell(ctx, &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Started{Started: &modelv1.GenerateStarted{Attempt: int32(attempt), Model: model}}})
 }
 
 // Delta implements generate.Sink.
-func (w watcher) Delta(ctx context.Context, d *modelv1.GenerateDelta) {
+func (w *watcher) Delta(ctx context.Context, d *modelv1.GenerateDelta) {
 	w.tell(ctx, &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Delta{Delta: d}})
 }
 
 // Restart implements generate.Sink.
-func (w watcher) Restart(ctx context.Context, attempt int, _ string) {
+func (w *watcher) Restart(ctx context.Context, attempt int, _ string) {
 	w.tell(ctx, &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Restart{Restart: &modelv1.GenerateRestart{Attempt: int32(attempt)}}})
 }
 
-func (w watcher) tell(ctx context.Context, event *modelv1.StreamGenerateResponse) {
+func (w *watcher) tell(ctx context.Context, event *modelv1.StreamGenerateResponse) {
 	select {
-	case w <- event:
+	case w.events <- event:
+		return
+	default:
+	}
+	select {
+	case w.events <- event:
 	case <-ctx.Done():
+		w.end(rpcerr.DeadlineExceeded("the stream was not read in the time of the attempt"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -58,4 +59,35 @@ func TestACallEndsWithItsOneWatcher(t *testing.T) {
 	sent := 0
 	require.ErrorIs(t, pass(t.Context(), func(*modelv1.StreamGenerateResponse) error { return gone }, says(1000, &sent)), gone)
 	assert.Less(t, sent, 1000)
+}
+
+// An attempt whose pieces its client does not take in time is the last one: another would be paid for, and the event of
+// its beginning would be lost, so that its pieces would follow those of the one before.
+func TestACallWhoseAttemptIsNotReadEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempts, read, done := 0, make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- pass(t.Context(), func(*modelv1.StreamGenerateResponse) error {
+				<-read
+				return nil
+			}, func(ctx context.Context, sink generate.Sink) (*modelv1.GenerateResponse, error) {
+				for attempts < 3 && ctx.Err() == nil {
+					attempts++
+					attempt, end := context.WithTimeout(ctx, 5*time.Second)
+					sink.Restart(attempt, attempts, "v/m")
+					for attempt.Err() == nil {
+						sink.Delta(attempt, &modelv1.GenerateDelta{})
+					}
+					end()
+				}
+				return nil, context.Cause(ctx)
+			})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 1, attempts)
+		close(read)
+		require.ErrorContains(t, <-done, "was not read")
+	})
 }

@@ -345,7 +345,7 @@ var ownHeaders = []string{
 	"Set-Cookie", "Alt-Svc", "Strict-Transport-Security",
 }
 
-// copyHeader copies the headers of an answer that are for the client.
+// copyHeader copies the headers of an answer that are for the client. Another gateway's fallback does not replace ours.
 func copyHeader(to, from http.Header) {
 	var named []string
 	for _, list := range from["Connection"] {
@@ -354,7 +354,8 @@ func copyHeader(to, from http.Header) {
 		}
 	}
 	for name, values := range from {
-		if !slices.Contains(ownHeaders, name) && !slices.Contains(named, name) {
+		ours := name == modelHeader && to.Get(name) != ""
+		if !ours && !slices.Contains(ownHeaders, name) && !slices.Contains(named, name) {
 			to[name] = values
 		}
 	}

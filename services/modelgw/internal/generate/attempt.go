@@ -62,7 +62,7 @@ func Attempt(limit time.Duration, answers *Answers) Func {
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
-		restore(response.Output)
+		restore(response)
 		response.BrokenOff, o.BrokenOff = brokenOff, brokenOff
 		if response.Output.Time == nil {
 			response.Output.Time = provider.Clock(start)
@@ -85,7 +85,7 @@ func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*pro
 	if err != nil {
 		return nil, err
 	}
-	restore(response.Output)
+	restore(response)
 	response.Output.Time = nil // How long the model took is not known.
 	return response, nil
 }

@@ -265,6 +265,21 @@ func TestACallEndsWithItsContextWhereverItIs(t *testing.T) {
 	}
 }
 
+// An attempt that ends with its call is followed by none, and is not told as one that is.
+func TestAnAttemptThatEndsWithItsCallIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+		leave()
+		return fails(503, 0)(ctx, r)
+	})
+	c := g.call(nil)
+	c.OnRetry = func(*modelv1.FailedAttempt) { assert.Fail(t, "a retry is told") }
+	_, err := g.generate(ctx, c)
+	require.Error(t, err)
+	assert.Empty(t, g.outcome(c).Failed)
+}
+
 func TestTimeIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

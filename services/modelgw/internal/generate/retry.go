@@ -55,6 +55,9 @@ func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 						return nil, provider.RPC(err)
 					}
 				}
+				if ctx.Err() != nil { // No other attempt follows.
+					return nil, context.Cause(ctx)
+				}
 				failed := &modelv1.FailedAttempt{
 					Error:   failure.Error(),
 					Status:  int32(failure.Status),

@@ -31,10 +31,7 @@ func Renamed(r *Request, names map[string]string) (sent *Request, restore func(*
 	for i, m := range copied.Messages {
 		if inMessage(m) {
 			copied.Messages[i] = proto.CloneOf(m)
-			renameCalls(copied.Messages[i], names)
-			if name := names[m.GetFunction()]; name != "" { // It is the result of a call.
-				copied.Messages[i].Function = name
-			}
+			rename(copied.Messages[i], names)
 		}
 	}
 	if name := names[r.ToolChoice.GetFunction()]; name != "" {
@@ -64,16 +61,19 @@ func Restored(r *Request, offered map[string]string) (*Request, func(*modelv1.Mo
 	}
 	return &copied, func(output *modelv1.ModelOutput) {
 		for _, choice := range output.GetChoices() {
-			renameCalls(choice.GetMessage(), offered)
+			rename(choice.GetMessage(), offered)
 		}
 	}
 }
 
-// renameCalls renames the functions of calls.
-func renameCalls(m *modelv1.ChatMessage, names map[string]string) {
+// rename renames the functions of a message's calls, and the one whose result it is.
+func rename(m *modelv1.ChatMessage, names map[string]string) {
 	for _, call := range m.GetToolCalls() {
 		if name := names[call.GetFunction()]; name != "" {
 			call.Function = name
 		}
+	}
+	if name := names[m.GetFunction()]; name != "" {
+		m.Function = name
 	}
 }

@@ -36,9 +36,9 @@ var namesOf = map[string]toolNames{
 }
 
 // WithToolNames returns a request whose tools have names that the model's format has, and a function that restores the
-// given names in the output, as is done in its stream. A name depends on the given one, and on the others of the
+// given names in the response, as is done in its stream. A name depends on the given one, and on the others of the
 // request where two would be the same.
-func (m *Model) WithToolNames(r *Request) (*Request, func(*modelv1.ModelOutput)) {
+func (m *Model) WithToolNames(r *Request) (*Request, func(*Response)) {
 	n := namesOf[m.Kind.Dialect]
 	taken, unfit := map[string]bool{}, []string(nil)
 	add := func(name string) {
@@ -50,15 +50,24 @@ func (m *Model) WithToolNames(r *Request) (*Request, func(*modelv1.ModelOutput))
 	}
 	eachToolName(r, add)
 	if len(unfit) == 0 {
-		return r, func(*modelv1.ModelOutput) {}
+		return r, func(*Response) {}
 	}
 	eachToolName(r, func(name string) { taken[name] = true })
+	for _, tool := range r.Tools { // Those that the vendor runs too.
+		taken[tool.GetName()] = true
+	}
 	names := map[string]string{}
 	for _, name := range unfit {
 		names[name] = n.fitted(name, taken)
 		taken[names[name]] = true
 	}
-	return Renamed(r, names)
+	sent, restore := Renamed(r, names)
+	return sent, func(response *Response) {
+		restore(response.Output)
+		for _, message := range response.Compacted {
+			restore(&modelv1.ModelOutput{Choices: []*modelv1.Choice{{Message: message}}})
+		}
+	}
 }
 
 // eachToolName passes on the names of the tools of a request: of those on offer, and of those in its conversation.

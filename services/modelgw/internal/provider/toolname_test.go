@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	"github.com/evalfleet/evalfleet/pkg/dialect/hosted"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -58,6 +59,16 @@ func TestToolsHaveNamesThatTheFormatHas(t *testing.T) {
 	}
 }
 
+// A tool that the vendor runs keeps its name, and no other gets that.
+func TestNamesOfToolsAreNoHostedTools(t *testing.T) {
+	t.Parallel()
+	m := &provider.Model{Kind: provider.Kind{Dialect: openaichat.Name}}
+	r := offering("web.search", hosted.WebSearch)
+	r.Tools[1].OptionsJson = `{"hosted":{"kind":"web_search"}}`
+	sent, _ := m.WithToolNames(r)
+	assert.Equal(t, []string{"web_search_99cf2bc2", hosted.WebSearch}, named(sent.Tools))
+}
+
 // A conversation names tools in its calls and their results, also such as are no longer on offer.
 func TestNamesOfToolsAreRestored(t *testing.T) {
 	t.Parallel()
@@ -83,7 +94,9 @@ func TestNamesOfToolsAreRestored(t *testing.T) {
 	sent.Stream(&modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: &modelv1.ToolCallDelta{Function: "a_b"}}})
 	assert.Equal(t, []string{"a.b"}, streamed)
 	output := &modelv1.ModelOutput{Choices: []*modelv1.Choice{{Message: &modelv1.ChatMessage{ToolCalls: []*toolv1.ToolCall{chat.Call("5", "a_b", "{}"), chat.Call("6", "f", "{}")}}}}}
-	restore(output)
+	compacted := []*modelv1.ChatMessage{chat.Assistant("", chat.Call("1", "a_b", "{}")), {Role: modelv1.Role_ROLE_TOOL, Function: "gone_g"}}
+	restore(&provider.Response{Output: output, Compacted: compacted})
+	assert.Equal(t, []string{"a.b", "gone:g"}, []string{compacted[0].GetToolCalls()[0].GetFunction(), compacted[1].GetFunction()})
 	made := output.GetChoices()[0].GetMessage().GetToolCalls()
 	require.Len(t, made, 2)
 	assert.Equal(t, []string{"a.b", "f"}, []string{made[0].GetFunction(), made[1].GetFunction()})

@@ -136,6 +136,20 @@ func TestAToolNamedPython(t *testing.T) {
 	assert.Equal(t, []string{"python", "python"}, []string{history.GetToolCalls()[0].GetFunction(), request.Tools[0].GetName()}, "the request is not changed")
 }
 
+// Two tools never have one name: a call would be taken for one of the other.
+func TestAToolNamedPythonBesideOneOfItsOtherName(t *testing.T) {
+	t.Parallel()
+	p := openAt(t, providertest.ResponsesServer(t, providertest.Answer{Function: "python_exec", Arguments: "{}"}), "gpt-5", byResponses)
+	schema := `{"type":"object"}`
+	response, err := p.Generate(t.Context(), &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll,
+		Tools: []*toolv1.ToolInfo{{Name: "python", ParametersJson: schema}, {Name: "python_exec", ParametersJson: schema}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(response.Call.GetRequestJson(), `"python_exec"`), response.Call.GetRequestJson())
+	assert.Equal(t, "python_exec", chat.FirstMessage(response.Output).GetToolCalls()[0].GetFunction())
+}
+
 // Sealed reasoning goes back as it came, with its id.
 func TestReasoningGoesBack(t *testing.T) {
 	t.Parallel()
