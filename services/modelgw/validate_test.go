@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -163,7 +162,6 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 func TestSilenceCutsNoAnswerThatIsNotStreamed(t *testing.T) {
 	t.Parallel()
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(300 * time.Millisecond)
 		w.Header().Set("Content-Type", "application/json")
 		answer := `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}`
 		if strings.HasSuffix(r.URL.Path, "/messages") {
@@ -180,7 +178,7 @@ func TestSilenceCutsNoAnswerThatIsNotStreamed(t *testing.T) {
 	request := func(model, args string) *modelv1.GenerateRequest {
 		r := ask("", "q")
 		r.Model, r.ModelArgsJson = model, args
-		r.Config = &modelv1.GenerateConfig{StreamIdleTimeout: new(0.1), MaxRetries: new(int32(0))}
+		r.Config = &modelv1.GenerateConfig{StreamIdleTimeout: new(1e-6), MaxRetries: new(int32(0))} // shorter than any answer
 		return r
 	}
 	for model, args := range map[string]string{
@@ -197,6 +195,9 @@ func TestSilenceCutsNoAnswerThatIsNotStreamed(t *testing.T) {
 			answer, err := g.models.Generate(t.Context(), streamed)
 			require.NoError(t, err, model)
 			assert.Empty(t, answer.GetUnsentOptions(), model)
+			streamed.ValidateOnly = false
+			_, err = g.models.Generate(t.Context(), streamed)
+			require.ErrorContains(t, err, "nothing came for 1µs", model)
 		}
 	}
 }
