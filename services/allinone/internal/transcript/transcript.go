@@ -169,13 +169,27 @@ func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	if reason := o.GetStopReason(); reason != modelv1.StopReason_STOP_REASON_STOP && reason != modelv1.StopReason_STOP_REASON_TOOL_CALLS {
 		note += ", stopped by " + chat.StopReasonName(reason)
 	}
-	note += lost(o.GetTiming())
+	note += answeredBy(o) + lost(o.GetTiming())
 	m := chat.FirstMessage(o.GetContent().GetOutput())
 	if m == nil {
 		w.heading("assistant", note)
 		return
 	}
 	w.message(m, note)
+}
+
+// answeredBy names the model that answered in place of the requested one, and the options that it was not sent. What is
+// not sent to the requested model is told once, before the run.
+func answeredBy(o *agentv1.ModelOutcome) string {
+	by := o.GetContent().GetOutput().GetFallback().GetFallbackModel()
+	if by == "" {
+		return ""
+	}
+	by = ", answered by " + by
+	if unsent := o.GetUnsentOptions(); len(unsent) > 0 {
+		by += " (not sent: " + strings.Join(unsent, ", ") + ")"
+	}
+	return by
 }
 
 // lost reports how often a call was lost with the process that made it. Only the provider knows the cost of those

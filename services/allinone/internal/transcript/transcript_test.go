@@ -140,6 +140,17 @@ func TestFailedAttemptsAreTold(t *testing.T) {
 `, write(transcript.Options{}, e))
 }
 
+func TestTheModelThatAnsweredInPlaceOfAnotherIsTold(t *testing.T) {
+	t.Parallel()
+	e := assistant("Done.")
+	e.GetModelOutcome().UnsentOptions = []string{"temperature", "seed"}
+	assert.Contains(t, write(transcript.Options{}, e), "3 out, 1.5 s\n", "of the requested model the evaluation tells it once")
+	e.GetModelOutcome().Content.Output.Fallback = &modelv1.ModelFallback{Model: "openai/gpt-4o", FallbackModel: "anthropic/claude-opus-4-8"}
+	assert.Contains(t, write(transcript.Options{}, e), "3 out, 1.5 s, answered by anthropic/claude-opus-4-8 (not sent: temperature, seed)\n")
+	e.GetModelOutcome().UnsentOptions = nil
+	assert.Contains(t, write(transcript.Options{}, e), "3 out, 1.5 s, answered by anthropic/claude-opus-4-8\n")
+}
+
 func TestOpenEffectsAreToldInALine(t *testing.T) {
 	t.Parallel()
 	note := &effectv1.Note{Message: "half \x1b[2J\nway"}
