@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 )
 
@@ -126,6 +127,39 @@ func TestAModelInACloudIsCheckedWithTheAccountsThere(t *testing.T) {
 	assert.Equal(t, map[string]map[string]string{
 		"default": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"}, "eu": {"key": "FAILED"},
 	}, found)
+}
+
+// Whether a cloud gives credentials is not known before one is needed; keys that are configured are known.
+func TestCredentialsThatACloudMayGiveAreNotProven(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Bedrock.BaseURL, c.Bedrock.Region = v.URL, "us-east-1"
+		c.Bedrock.Accounts = map[string]bedrockaccess.Account{"own": {BaseURL: v.URL}}
+		own := c.Bedrock.Accounts["own"]
+		own.AccessKeyID, own.SecretAccessKey, own.Region = config.NewSecret("a"), config.NewSecret("b"), "us-east-1"
+		c.Bedrock.Accounts["own"] = own
+	})
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Provider: "bedrock"})
+	require.NoError(t, err)
+	found := map[string]map[string]string{}
+	for _, check := range answer.GetChecks() {
+		found[check.GetAccount()] = steps(check)
+	}
+	assert.Equal(t, map[string]map[string]string{
+		"default": {"key": "UNPROVEN", "address": "PROVEN", "list": "UNPROVEN"}, "own": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"},
+	}, found)
+	known, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{})
+	require.NoError(t, err)
+	keys := map[string]int32{}
+	for _, kind := range known.GetProviders() {
+		for _, account := range kind.GetAccounts() {
+			if kind.GetName() == "bedrock" {
+				keys[account.GetName()] = account.GetKeys()
+			}
+		}
+	}
+	assert.Equal(t, map[string]int32{"default": 0, "own": 1}, keys)
 }
 
 // A key with an address of its own is checked there, also where the vendor has no list.

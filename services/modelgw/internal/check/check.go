@@ -186,8 +186,8 @@ func (q question) credentials(registry *provider.Registry) []credential {
 		switch {
 		case q.account.GetKeyless():
 			c.add(stepKey, proven, "none is needed")
-		case q.account.GetKeys() == 0 && q.account.GetBaseUrl() == "": // A scripted model.
-			c.add(stepKey, proven, "none is needed")
+		case q.account.GetKeys() == 0:
+			c.add(stepKey, unproven, "the cloud gives the credentials, if it has any: a call alone would prove that")
 		default:
 			c.add(stepKey, proven, "it is set")
 		}
