@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 )
 
 // lists is a vendor's list of models, and what it says of one by its name.
@@ -27,7 +28,7 @@ func lists(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a call costs", http.StatusTeapot)
 	case r.Header.Get("Authorization") == "Bearer bad" || r.Header.Get("X-Api-Key") == "bad" || r.Header.Get("X-Goog-Api-Key") == "bad":
 		http.Error(w, `{"error":{"message":"the key bad is wrong"}}`, http.StatusUnauthorized)
-	case r.URL.Path == "/v1/models":
+	case r.URL.Path == "/v1/models" || r.URL.Path == "/openai/v1/models":
 		_, _ = w.Write([]byte(`{"data":[{"id":"gpt-4o"},{"id":"claude-opus-5"},{"id":"mistral-small-latest"}]}`))
 	case r.URL.Path == "/v1beta/models":
 		_, _ = w.Write([]byte(`{"models":[{"name":"models/gemini-2.5-pro"}]}`))
@@ -92,6 +93,24 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 	for len(v.asked) > 0 {
 		assert.Equal(t, http.MethodGet, (<-v.asked).Method)
 		<-v.body
+	}
+}
+
+// Groq's list is beside its chat completions, which are not at the usual place.
+func TestAListBesideChatCompletionsElsewhereIsAsked(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: v.URL}}
+		c.Services = openaicompat.Services{"groq": {Account: account}, "azureai": {Account: account}}
+	})
+	for model, want := range map[string]map[string]string{
+		"groq/gpt-4o":    {"key": "PROVEN", "address": "PROVEN", "list": "PROVEN", "model": "PROVEN"},
+		"azureai/gpt-4o": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"},
+	} {
+		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
+		require.NoError(t, err)
+		assert.Equal(t, want, steps(answer.GetChecks()[0]), model)
 	}
 }
 
