@@ -26,6 +26,10 @@ func lists(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet:
 		http.Error(w, "a call costs", http.StatusTeapot)
+	case r.URL.Path == "/open/models":
+		_, _ = w.Write([]byte(`{"data":[{"id":"gpt-4o"}]}`))
+	case r.Header.Get("Authorization") == "" && r.Header.Get("X-Api-Key") == "" && r.Header.Get("X-Goog-Api-Key") == "":
+		http.Error(w, `{"error":{"message":"a key is missing"}}`, http.StatusUnauthorized)
 	case r.Header.Get("Authorization") == "Bearer bad" || r.Header.Get("X-Api-Key") == "bad" || r.Header.Get("X-Goog-Api-Key") == "bad":
 		http.Error(w, `{"error":{"message":"the key bad is wrong"}}`, http.StatusUnauthorized)
 	case r.URL.Path == "/v1/models" || r.URL.Path == "/openai/v1/models":
@@ -111,6 +115,27 @@ func TestAListBesideChatCompletionsElsewhereIsAsked(t *testing.T) {
 		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
 		require.NoError(t, err)
 		assert.Equal(t, want, steps(answer.GetChecks()[0]), model)
+	}
+}
+
+// OpenRouter's list, for one, is open to all: it says nothing of a key.
+func TestAListThatNeedsNoKeyProvesNone(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Services = openaicompat.Services{
+			"openrouter": {Account: openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("bad"), BaseURL: v.URL + "/open"}}},
+			"ollama":     {Account: openaicompat.Account{Account: provider.Account{BaseURL: v.URL + "/open"}}},
+		}
+	})
+	for model, want := range map[string]map[string]string{
+		"openrouter/gpt-4o": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN", "model": "PROVEN"},
+		"ollama/gpt-4o":     {"key": "PROVEN", "address": "PROVEN", "list": "PROVEN", "model": "PROVEN"},
+	} {
+		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
+		require.NoError(t, err)
+		assert.Equal(t, want, steps(answer.GetChecks()[0]), "%s: %v", model, answer)
+		assert.False(t, answer.GetChecks()[0].GetFailed())
 	}
 }
 
