@@ -233,8 +233,10 @@ dataset:
 	picture, document := blob("p"), blob("d")
 	picture.MediaType, document.MediaType = "image/png", "application/pdf"
 	want := []*contentv1.Media{
-		{Source: &contentv1.Media_Blob{Blob: picture}}, {Source: &contentv1.Media_Blob{Blob: document}},
-		{Source: &contentv1.Media_Uri{Uri: "data:image/png;base64,eA=="}}, {Source: &contentv1.Media_Uri{Uri: "https://v.example/p.png"}},
+		{Source: &contentv1.Media_Blob{Blob: picture}},
+		{Source: &contentv1.Media_Blob{Blob: document}},
+		{Source: &contentv1.Media_Uri{Uri: "data:image/png;base64,eA=="}},
+		{Source: &contentv1.Media_Uri{Uri: "https://v.example/p.png"}},
 	}
 	if d := cmp.Diff(want, given, protocmp.Transform()); d != "" {
 		t.Errorf("media (-want +got):\n%s", d)
