@@ -152,7 +152,7 @@ func (w *Writer) message(m *modelv1.ChatMessage, note string) {
 }
 
 func (w *Writer) answer(o *agentv1.ModelOutcome) {
-	w.retries(o.GetFailedAttempts())
+	w.retries(o.GetFailedAttempts(), o.GetTiming())
 	if o.GetInterrupted() {
 		w.heading("model call interrupted", strings.TrimPrefix(lost(o.GetTiming()), ", "))
 		return
@@ -201,8 +201,9 @@ func lost(t *effectv1.Timing) string {
 	return fmt.Sprintf(", made again %d× after its process ended (tokens of those: unknown)", max(1, t.GetReissues()))
 }
 
-// retries describes the attempts that failed before an answer, and why the last of them did.
-func (w *Writer) retries(failed []*modelv1.FailedAttempt) {
+// retries describes the attempts that failed before an answer, and why the last of them did. Of very many only the latest
+// are in failed; t has the number and the wait of all.
+func (w *Writer) retries(failed []*modelv1.FailedAttempt, t *effectv1.Timing) {
 	if len(failed) == 0 {
 		return
 	}
@@ -210,7 +211,7 @@ func (w *Writer) retries(failed []*modelv1.FailedAttempt) {
 	for _, f := range failed {
 		waited += f.GetWait().AsDuration()
 	}
-	w.heading("model call tried again", fmt.Sprintf("failed attempts: %d, waited %s", len(failed), seconds(waited)))
+	w.heading("model call tried again", fmt.Sprintf("failed attempts: %d, waited %s", max(len(failed), int(t.GetAttempts())-1), seconds(max(waited, t.GetRetryWait().AsDuration()))))
 	w.body(failed[len(failed)-1].GetError())
 }
 

@@ -138,6 +138,8 @@ func TestFailedAttemptsAreTold(t *testing.T) {
 ■ assistant · 12 tokens in, 3 out, 1.5 s
   At last.
 `, write(transcript.Options{}, e))
+	e.GetModelOutcome().Timing.Attempts, e.GetModelOutcome().Timing.RetryWait = 9, durationpb.New(30*time.Second)
+	assert.Contains(t, write(transcript.Options{}, e), "failed attempts: 8, waited 30.0 s", "an error names the latest alone")
 }
 
 func TestTheModelThatAnsweredInPlaceOfAnotherIsTold(t *testing.T) {
