@@ -36,6 +36,8 @@ func adaptiveBounds(a *modelv1.AdaptiveConnections) (filled *modelv1.AdaptiveCon
 	b.factor = orDefault(a.GetDecreaseFactor(), a != nil && a.DecreaseFactor != nil, defaultDecreaseFactor)
 	b.percent = orDefault(a.GetScaleUpPercent(), a != nil && a.ScaleUpPercent != nil, defaultScaleUpPercent)
 	switch {
+	case b.highest < 1:
+		problem = "max must be at least 1"
 	case b.lowest < 1:
 		problem = "min must be at least 1"
 	case b.highest < b.lowest:

@@ -211,7 +211,7 @@ func describeDocument(uri string) (filename, mimeType string) {
 		_, subtype, _ := strings.Cut(mimeType, "/")
 		return "document." + subtype, mimeType
 	}
-	return path.Base(uri), mimeTypeOf(uri)
+	return path.Base(uri), MediaTypeOf(uri)
 }
 
 func readData(o *lenientjson.Object, part *contentv1.Content) {

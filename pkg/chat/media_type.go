@@ -106,9 +106,9 @@ var (
 	packings = []string{".gz", ".bz2", ".xz", ".br", ".z"}
 )
 
-// mimeTypeOf guesses a media type by the name's extension; it ignores an extension of a compression format. A name that
+// MediaTypeOf guesses a media type by the name's extension; it ignores an extension of a compression format. A name that
 // begins with its only dot has no extension.
-func mimeTypeOf(name string) string {
+func MediaTypeOf(name string) string {
 	name = strings.TrimLeft(strings.ToLower(path.Base(name)), ".")
 	extension := path.Ext(name)
 	if long, ok := shortened[extension]; ok {

@@ -5,9 +5,11 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -165,8 +167,31 @@ func (r *reader) input(n *yaml.Node, s *agentv1.Sample) error {
 	if err != nil {
 		return err
 	}
-	s.Input, err = chat.ParseMessages([]byte(text))
-	return r.at(n, err)
+	if s.Input, err = chat.ParseMessages([]byte(text)); err != nil {
+		return r.at(n, err)
+	}
+	return r.media(n, s.Input)
+}
+
+// media names the files that messages show by their content. Addresses stay, for the server to refuse.
+func (r *reader) media(n *yaml.Node, messages []*modelv1.ChatMessage) error {
+	for _, m := range messages {
+		for _, part := range m.GetContent().GetList().GetParts() {
+			media := chat.Media(part)
+			name := media.GetUri()
+			if name == "" || strings.HasPrefix(name, "data:") || strings.Contains(name, "://") {
+				continue
+			}
+			ref, err := r.body(n, name)
+			if err != nil {
+				return err
+			}
+			ref = proto.CloneOf(ref)
+			ref.MediaType = chat.MediaTypeOf(name)
+			media.Source = &contentv1.Media_Blob{Blob: ref}
+		}
+	}
+	return nil
 }
 
 // message checks the keys of a message; pkg/chat reads their values.

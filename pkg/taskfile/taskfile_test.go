@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -207,6 +208,43 @@ dataset:
 		}}}},
 	}, task.Spec)
 	assert.Empty(t, task.Bodies)
+}
+
+// Files that messages show travel by their content, as a dataset's file does.
+func TestFilesInMessagesTravelByTheirContent(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"red.PNG": "p", "a.pdf": "d", "task.yaml": `
+dataset:
+  - input:
+      - role: user
+        content:
+          - {type: text, text: look}
+          - {type: image, image: red.PNG}
+          - {type: document, document: a.pdf}
+          - {type: image, image: "data:image/png;base64,eA=="}
+          - {type: image, image: "https://v.example/p.png"}
+`})
+	task, err := taskfile.Load(t.Context(), filepath.Join(dir, "task.yaml"))
+	require.NoError(t, err)
+	var given []*contentv1.Media
+	for _, part := range task.Spec.GetDataset().GetInline().GetSamples()[0].GetInput()[0].GetContent().GetList().GetParts()[1:] {
+		given = append(given, chat.Media(part))
+	}
+	picture, document := blob("p"), blob("d")
+	picture.MediaType, document.MediaType = "image/png", "application/pdf"
+	want := []*contentv1.Media{
+		{Source: &contentv1.Media_Blob{Blob: picture}},
+		{Source: &contentv1.Media_Blob{Blob: document}},
+		{Source: &contentv1.Media_Uri{Uri: "data:image/png;base64,eA=="}},
+		{Source: &contentv1.Media_Uri{Uri: "https://v.example/p.png"}},
+	}
+	if d := cmp.Diff(want, given, protocmp.Transform()); d != "" {
+		t.Errorf("media (-want +got):\n%s", d)
+	}
+	bodies(t, []taskfile.Body{{Path: filepath.Join(dir, "red.PNG"), Ref: blob("p")}, {Path: filepath.Join(dir, "a.pdf"), Ref: blob("d")}}, task.Bodies)
+
+	_, err = taskfile.Parse(t.Context(), filepath.Join(dir, "u.yaml"), []byte("dataset:\n  - input:\n      - {role: user, content: [{type: image, image: no.png}]}\n"))
+	require.ErrorContains(t, err, "there is no file "+filepath.Join(dir, "no.png"))
 }
 
 func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {

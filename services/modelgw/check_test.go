@@ -16,7 +16,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 )
 
 // lists is a vendor's list of models, and what it says of one by its name.
@@ -24,9 +26,13 @@ func lists(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet:
 		http.Error(w, "a call costs", http.StatusTeapot)
+	case r.URL.Path == "/open/models":
+		_, _ = w.Write([]byte(`{"data":[{"id":"gpt-4o"}]}`))
+	case r.Header.Get("Authorization") == "" && r.Header.Get("X-Api-Key") == "" && r.Header.Get("X-Goog-Api-Key") == "":
+		http.Error(w, `{"error":{"message":"a key is missing"}}`, http.StatusUnauthorized)
 	case r.Header.Get("Authorization") == "Bearer bad" || r.Header.Get("X-Api-Key") == "bad" || r.Header.Get("X-Goog-Api-Key") == "bad":
 		http.Error(w, `{"error":{"message":"the key bad is wrong"}}`, http.StatusUnauthorized)
-	case r.URL.Path == "/v1/models":
+	case r.URL.Path == "/v1/models" || r.URL.Path == "/openai/v1/models":
 		_, _ = w.Write([]byte(`{"data":[{"id":"gpt-4o"},{"id":"claude-opus-5"},{"id":"mistral-small-latest"}]}`))
 	case r.URL.Path == "/v1beta/models":
 		_, _ = w.Write([]byte(`{"models":[{"name":"models/gemini-2.5-pro"}]}`))
@@ -94,6 +100,45 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 	}
 }
 
+// Groq's list is beside its chat completions, which are not at the usual place.
+func TestAListBesideChatCompletionsElsewhereIsAsked(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: v.URL}}
+		c.Services = openaicompat.Services{"groq": {Account: account}, "azureai": {Account: account}}
+	})
+	for model, want := range map[string]map[string]string{
+		"groq/gpt-4o":    {"key": "PROVEN", "address": "PROVEN", "list": "PROVEN", "model": "PROVEN"},
+		"azureai/gpt-4o": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"},
+	} {
+		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
+		require.NoError(t, err)
+		assert.Equal(t, want, steps(answer.GetChecks()[0]), model)
+	}
+}
+
+// OpenRouter's list, for one, is open to all: it says nothing of a key.
+func TestAListThatNeedsNoKeyProvesNone(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Services = openaicompat.Services{
+			"openrouter": {Account: openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("bad"), BaseURL: v.URL + "/open"}}},
+			"ollama":     {Account: openaicompat.Account{Account: provider.Account{BaseURL: v.URL + "/open"}}},
+		}
+	})
+	for model, want := range map[string]map[string]string{
+		"openrouter/gpt-4o": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN", "model": "PROVEN"},
+		"ollama/gpt-4o":     {"key": "PROVEN", "address": "PROVEN", "list": "PROVEN", "model": "PROVEN"},
+	} {
+		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
+		require.NoError(t, err)
+		assert.Equal(t, want, steps(answer.GetChecks()[0]), "%s: %v", model, answer)
+		assert.False(t, answer.GetChecks()[0].GetFailed())
+	}
+}
+
 // A model that is not listed is named, with a known one that it resembles, if there is any.
 func TestACheckNamesAModelThatIsNotListed(t *testing.T) {
 	t.Parallel()
@@ -126,6 +171,39 @@ func TestAModelInACloudIsCheckedWithTheAccountsThere(t *testing.T) {
 	assert.Equal(t, map[string]map[string]string{
 		"default": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"}, "eu": {"key": "FAILED"},
 	}, found)
+}
+
+// Whether a cloud gives credentials is not known before one is needed; keys that are configured are known.
+func TestCredentialsThatACloudMayGiveAreNotProven(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Bedrock.BaseURL, c.Bedrock.Region = v.URL, "us-east-1"
+		c.Bedrock.Accounts = map[string]bedrockaccess.Account{"own": {BaseURL: v.URL}}
+		own := c.Bedrock.Accounts["own"]
+		own.AccessKeyID, own.SecretAccessKey, own.Region = config.NewSecret("a"), config.NewSecret("b"), "us-east-1"
+		c.Bedrock.Accounts["own"] = own
+	})
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Provider: "bedrock"})
+	require.NoError(t, err)
+	found := map[string]map[string]string{}
+	for _, check := range answer.GetChecks() {
+		found[check.GetAccount()] = steps(check)
+	}
+	assert.Equal(t, map[string]map[string]string{
+		"default": {"key": "UNPROVEN", "address": "PROVEN", "list": "UNPROVEN"}, "own": {"key": "PROVEN", "address": "PROVEN", "list": "UNPROVEN"},
+	}, found)
+	known, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{})
+	require.NoError(t, err)
+	keys := map[string]int32{}
+	for _, kind := range known.GetProviders() {
+		for _, account := range kind.GetAccounts() {
+			if kind.GetName() == "bedrock" {
+				keys[account.GetName()] = account.GetKeys()
+			}
+		}
+	}
+	assert.Equal(t, map[string]int32{"default": 0, "own": 1}, keys)
 }
 
 // A key with an address of its own is checked there, also where the vendor has no list.

@@ -141,6 +141,14 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 		"a batch by its size alone": {
 			project, "mockllm/model", "", &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Size: new(int32(5))}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "config.batch",
 		},
+		"an expiry of the cache that is none": {
+			project, "mockllm/model", "", &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: "1w"}}},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `config.cache: invalid expiry "1w"`,
+		},
+		"a limit of no connection": {
+			project, "mockllm/model", "", &modelv1.GenerateConfig{AdaptiveConnections: &modelv1.AdaptiveConnections{Max: new(int32(0))}},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "config: adaptive_connections: max must be at least 1",
+		},
 		"thinking that the model does not know": {
 			project, "anthropic/claude-opus-4-8", "", &modelv1.GenerateConfig{ReasoningTokens: new(int64(2048))}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "reasoning_effort",
 		},

@@ -236,7 +236,7 @@ func (h *Handler) compact(run agent.View, size int64, forced bool) (agent.Action
 	}
 	if left > threshold {
 		return agent.Action{}, fmt.Errorf("compaction leaves %d tokens, more than its threshold of %d: %d of tools and %d of messages; "+
-			"choose a lower threshold, fewer tools or another strategy", left, threshold, tools, left-tools)
+			"choose a higher threshold, fewer tools or another strategy", left, threshold, tools, left-tools)
 	}
 	return c.compacted(size)
 }

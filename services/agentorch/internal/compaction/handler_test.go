@@ -46,7 +46,7 @@ func TestASummaryThatWasNotUsedIsForgotten(t *testing.T) {
 	w := begun(t, Params{Strategy: Summary, Threshold: "300"}, says("u0", user, 10))
 	w.emit(agent.Add(says("a1", assistant, 100)))
 	w.summary.Choices[0].Message = chat.Assistant(strings.Repeat("long", 100))
-	require.ErrorContains(t, w.settle(true), "more than its threshold")
+	require.ErrorContains(t, w.settle(true), "choose a higher threshold, fewer tools or another strategy")
 	asked := len(w.saw)
 
 	w.emit(agent.Edit("trim", nil, []string{"a1"}))

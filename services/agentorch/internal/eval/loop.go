@@ -622,8 +622,12 @@ func (d *loop) nothingScored(model string) *agentv1.EvalStateChanged {
 	if first := d.firstError(); first != nil {
 		fault.Message += ", the first: " + first.GetMessage()
 	}
+	reason := "nothing was scored"
+	if len(d.state.Eval.GetSpec().GetModels()) > 1 {
+		reason += " of " + model
+	}
 	return &agentv1.EvalStateChanged{
-		State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "nothing was scored",
+		State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: reason,
 		Error: &agentv1.RunError{Reason: rpcerr.ReasonName(fault.Reason), Message: fault.Message},
 	}
 }

@@ -19,6 +19,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
@@ -88,6 +89,9 @@ func inline(given []*agentv1.Sample) (*Samples, error) {
 		for _, m := range s.GetInput() {
 			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
 		}
+		if err := checkMedia(s.GetInput()); err != nil {
+			return nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].input", i), "%v", err)
+		}
 		if err := all.add(s, id); err != nil {
 			return nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].id", i), "%v", err)
 		}
@@ -149,6 +153,9 @@ func message(s *dataset.Sample) (*agentv1.Sample, error) {
 		}
 		m.Input = append(m.Input, parsed)
 	}
+	if err := checkMedia(m.GetInput()); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
 	if s.Metadata != nil {
 		m.MetadataJson = string(orderedjson.Append(nil, s.Metadata))
 	}
@@ -176,6 +183,21 @@ func message(s *dataset.Sample) (*agentv1.Sample, error) {
 		}
 	}
 	return m, nil
+}
+
+// checkMedia fails for media that is neither part of a message nor stored: models are sent no other.
+func checkMedia(messages []*modelv1.ChatMessage) error {
+	const shown = 100
+	for i, m := range messages {
+		for j, part := range m.GetContent().GetList().GetParts() {
+			media := chat.Media(part)
+			if media == nil || media.GetBlob() != nil || strings.HasPrefix(media.GetUri(), "data:") {
+				continue
+			}
+			return fmt.Errorf("part %d of message %d is at %q, which is not read: give it as a data URI", j+1, i+1, headtail.Mark(media.GetUri(), shown, "…"))
+		}
+	}
+	return nil
 }
 
 // contentOf returns the bytes of a content. Only data URIs are decoded: a dataset that came as a body has no folder of

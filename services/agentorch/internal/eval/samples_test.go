@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // oneBody is a store with one body.
@@ -64,6 +66,26 @@ func TestSamplesTakeLittleMoreThanTheirText(t *testing.T) { //nolint:paralleltes
 			runtime.KeepAlive(text)
 		})
 	}
+}
+
+// A model is sent no file of this machine, and fetches no address: a sample that needs it is refused before anything runs.
+func TestASampleWithMediaElsewhereIsRefused(t *testing.T) {
+	t.Parallel()
+	read := func(d *agentv1.Dataset) error {
+		_, err := readSamples(t.Context(), oneBody{body: `{"input":[{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","image":"cat.png"}]}]}`}, "default", &agentv1.EvalSpec{Dataset: d})
+		return err
+	}
+	file := &agentv1.DatasetFile{Format: agentv1.DatasetFormat_DATASET_FORMAT_JSONL, Blob: &contentv1.BlobRef{Hash: strings.Repeat("a", 64)}}
+	require.ErrorContains(t, read(&agentv1.Dataset{Name: "d", Source: &agentv1.Dataset_File{File: file}}),
+		`sample 1: input: part 2 of message 1 is at "cat.png", which is not read: give it as a data URI`)
+
+	of := func(uri string) *agentv1.Dataset {
+		user := chat.User("")
+		user.Content = chat.ListContent(chat.ImagePart(uri))
+		return &agentv1.Dataset{Source: &agentv1.Dataset_Inline{Inline: &agentv1.SampleList{Samples: []*agentv1.Sample{{Input: []*modelv1.ChatMessage{user}}}}}}
+	}
+	require.ErrorContains(t, read(of("https://v.example/"+strings.Repeat("c", 500))), `spec.dataset.inline.samples[0].input: part 1 of message 1 is at "https://v.example/ccc`)
+	require.NoError(t, read(of("data:image/png;base64,eA==")))
 }
 
 // What is stored is a SampleList, as it was before samples were packed.

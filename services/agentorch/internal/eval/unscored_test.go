@@ -90,6 +90,7 @@ func TestAModelWithoutAScoreIsNotHiddenByAnother(t *testing.T) {
 		require.NoError(t, err)
 		end := b.ended(t, made.Eval.GetName()).Eval
 		assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, end.GetState())
+		assert.Equal(t, "nothing was scored of "+second, end.GetStateReason())
 		assert.Contains(t, end.GetError().GetMessage(), "no sample of "+second+" was scored")
 	}
 }

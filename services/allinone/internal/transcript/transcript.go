@@ -152,7 +152,7 @@ func (w *Writer) message(m *modelv1.ChatMessage, note string) {
 }
 
 func (w *Writer) answer(o *agentv1.ModelOutcome) {
-	w.retries(o.GetFailedAttempts())
+	w.retries(o.GetFailedAttempts(), o.GetTiming())
 	if o.GetInterrupted() {
 		w.heading("model call interrupted", strings.TrimPrefix(lost(o.GetTiming()), ", "))
 		return
@@ -169,13 +169,27 @@ func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	if reason := o.GetStopReason(); reason != modelv1.StopReason_STOP_REASON_STOP && reason != modelv1.StopReason_STOP_REASON_TOOL_CALLS {
 		note += ", stopped by " + chat.StopReasonName(reason)
 	}
-	note += lost(o.GetTiming())
+	note += answeredBy(o) + lost(o.GetTiming())
 	m := chat.FirstMessage(o.GetContent().GetOutput())
 	if m == nil {
 		w.heading("assistant", note)
 		return
 	}
 	w.message(m, note)
+}
+
+// answeredBy names the model that answered in place of the requested one, and the options that it was not sent. What is
+// not sent to the requested model is told once, before the run.
+func answeredBy(o *agentv1.ModelOutcome) string {
+	by := o.GetContent().GetOutput().GetFallback().GetFallbackModel()
+	if by == "" {
+		return ""
+	}
+	by = ", answered by " + by
+	if unsent := o.GetUnsentOptions(); len(unsent) > 0 {
+		by += " (not sent: " + strings.Join(unsent, ", ") + ")"
+	}
+	return by
 }
 
 // lost reports how often a call was lost with the process that made it. Only the provider knows the cost of those
@@ -187,8 +201,9 @@ func lost(t *effectv1.Timing) string {
 	return fmt.Sprintf(", made again %d× after its process ended (tokens of those: unknown)", max(1, t.GetReissues()))
 }
 
-// retries describes the attempts that failed before an answer, and why the last of them did.
-func (w *Writer) retries(failed []*modelv1.FailedAttempt) {
+// retries describes the attempts that failed before an answer, and why the last of them did. Of very many only the latest
+// are in failed; t has the number and the wait of all.
+func (w *Writer) retries(failed []*modelv1.FailedAttempt, t *effectv1.Timing) {
 	if len(failed) == 0 {
 		return
 	}
@@ -196,7 +211,7 @@ func (w *Writer) retries(failed []*modelv1.FailedAttempt) {
 	for _, f := range failed {
 		waited += f.GetWait().AsDuration()
 	}
-	w.heading("model call tried again", fmt.Sprintf("failed attempts: %d, waited %s", len(failed), seconds(waited)))
+	w.heading("model call tried again", fmt.Sprintf("failed attempts: %d, waited %s", max(len(failed), int(t.GetAttempts())-1), seconds(max(waited, t.GetRetryWait().AsDuration()))))
 	w.body(failed[len(failed)-1].GetError())
 }
 

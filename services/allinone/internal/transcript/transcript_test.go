@@ -138,6 +138,19 @@ func TestFailedAttemptsAreTold(t *testing.T) {
 ■ assistant · 12 tokens in, 3 out, 1.5 s
   At last.
 `, write(transcript.Options{}, e))
+	e.GetModelOutcome().Timing.Attempts, e.GetModelOutcome().Timing.RetryWait = 9, durationpb.New(30*time.Second)
+	assert.Contains(t, write(transcript.Options{}, e), "failed attempts: 8, waited 30.0 s", "an error names the latest alone")
+}
+
+func TestTheModelThatAnsweredInPlaceOfAnotherIsTold(t *testing.T) {
+	t.Parallel()
+	e := assistant("Done.")
+	e.GetModelOutcome().UnsentOptions = []string{"temperature", "seed"}
+	assert.Contains(t, write(transcript.Options{}, e), "3 out, 1.5 s\n", "of the requested model the evaluation tells it once")
+	e.GetModelOutcome().Content.Output.Fallback = &modelv1.ModelFallback{Model: "openai/gpt-4o", FallbackModel: "anthropic/claude-opus-4-8"}
+	assert.Contains(t, write(transcript.Options{}, e), "3 out, 1.5 s, answered by anthropic/claude-opus-4-8 (not sent: temperature, seed)\n")
+	e.GetModelOutcome().UnsentOptions = nil
+	assert.Contains(t, write(transcript.Options{}, e), "3 out, 1.5 s, answered by anthropic/claude-opus-4-8\n")
 }
 
 func TestOpenEffectsAreToldInALine(t *testing.T) {

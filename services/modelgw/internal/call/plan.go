@@ -14,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
 // validate fails as the call would if that is known without making it, and returns how the call would be made.
@@ -88,7 +89,7 @@ func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, err
 	if r.GetRaw() != nil {
 		return nil, rpcerr.NotBuiltField("raw", "generating from a request in a vendor's form")
 	}
-	if err := chat.CheckConfig(r.GetConfig()); err != nil {
+	if err := checkConfig(r.GetConfig()); err != nil {
 		return nil, err
 	}
 	ref := provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
@@ -111,6 +112,22 @@ func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, err
 		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
 	}
 	return w, c.board(w)
+}
+
+// checkConfig fails with INVALID_REQUEST for a configuration that no model's call can have.
+func checkConfig(c *modelv1.GenerateConfig) error {
+	if err := chat.CheckConfig(c); err != nil {
+		return err
+	}
+	if _, err := chat.Adaptive(c); err != nil {
+		return rpcerr.InvalidField("config", "%v", err)
+	}
+	if c.GetCache().GetEnabled() {
+		if _, _, err := respcache.Lifetime(c.GetCache().GetPolicy()); err != nil {
+			return rpcerr.InvalidField("config.cache", "%v", err)
+		}
+	}
+	return nil
 }
 
 // prepared prepares the call of a request for a model. Asked is its conversation if something must identify it. Left is

@@ -143,9 +143,10 @@ func unset(kind provider.Kind, account *modelv1.Account) bool {
 
 // credential is a credential that is checked. Model is nil if it is known to be of no use.
 type credential struct {
-	model  *provider.Model
-	asked  bool
-	result *modelv1.AccountCheck
+	model   *provider.Model
+	asked   bool
+	keyless bool
+	result  *modelv1.AccountCheck
 }
 
 // credentials are those of an account.
@@ -177,7 +178,7 @@ func (q question) credentials(registry *provider.Registry) []credential {
 	}
 	var all []credential
 	for _, m := range models {
-		c := credential{model: m, asked: q.model != "", result: &modelv1.AccountCheck{
+		c := credential{model: m, asked: q.model != "", keyless: q.account.GetKeyless(), result: &modelv1.AccountCheck{
 			Provider: base.GetProvider(), Account: base.GetAccount(), BaseUrl: base.GetBaseUrl(), Key: int32(m.Key),
 		}}
 		if server := m.Constant().Server; m.HasKeys() && server != "" { // A key may have an address of its own.
@@ -186,8 +187,8 @@ func (q question) credentials(registry *provider.Registry) []credential {
 		switch {
 		case q.account.GetKeyless():
 			c.add(stepKey, proven, "none is needed")
-		case q.account.GetKeys() == 0 && q.account.GetBaseUrl() == "": // A scripted model.
-			c.add(stepKey, proven, "none is needed")
+		case q.account.GetKeys() == 0:
+			c.add(stepKey, unproven, "the cloud gives the credentials, if it has any: a call alone would prove that")
 		default:
 			c.add(stepKey, proven, "it is set")
 		}
@@ -296,10 +297,31 @@ func (c *credential) list(ctx context.Context, l provider.Listing) {
 		c.add(stepList, unproven, "the answer is no list of models that evalfleet can read: a call alone would prove the key")
 		return
 	}
-	c.add(stepList, proven, "it answers to the key, with %d models", len(names))
+	if !c.keyless && open(ctx, l) {
+		c.add(stepList, unproven, "it answers without the key too, with %d models: a call alone would prove the key", len(names))
+	} else {
+		c.add(stepList, proven, "it answers to the key, with %d models", len(names))
+	}
 	if c.asked {
 		c.find(ctx, l, names)
 	}
+}
+
+// credentialHeaders have keys and tokens.
+var credentialHeaders = []string{"Authorization", "Api-Key", "X-Api-Key", "X-Goog-Api-Key"}
+
+// open reports whether a list that answers to a key does so without it too.
+func open(ctx context.Context, l provider.Listing) bool {
+	keyed, authorize := false, l.Authorize
+	l.Authorize = func(h http.Header) {
+		authorize(h)
+		for _, name := range credentialHeaders {
+			keyed = keyed || h.Get(name) != ""
+			h.Del(name)
+		}
+	}
+	status, _, err := get(ctx, l, l.URL)
+	return keyed && err == nil && status == http.StatusOK
 }
 
 // find looks for the model in the list, and else asks for it by its name: lists lack aliases.

@@ -151,8 +151,8 @@ func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailure
 // answers of any model's maximal length fit.
 const DefaultMaxAnswerBytes = 64 << 20
 
-// Streams reports whether the request is to be streamed: as asked, else if its answer is watched. One that is carried
-// is not.
+// Streams reports whether the request is to be streamed: as asked, else if its answer is watched, unless it wants
+// log-probabilities of the prompt, which servers refuse in streams. One that is carried is not.
 func (r *Request) Streams(asked *bool) bool {
 	if r.Carrier != nil {
 		return false
@@ -160,7 +160,7 @@ func (r *Request) Streams(asked *bool) bool {
 	if asked != nil {
 		return *asked
 	}
-	return r.Stream != nil || r.Progress != nil
+	return (r.Stream != nil || r.Progress != nil) && r.Config.GetPromptLogprobs() == 0
 }
 
 // Conversation identifies the conversation that the request belongs to, for vendors with session affinity: they route

@@ -41,7 +41,12 @@ type document struct {
 		Messages        []struct{ Content json.RawMessage }
 		Error           struct{ Message, Traceback string }
 		Scores          map[string]struct{ Answer string }
-		Events          []struct {
+		Fallbacks       []struct {
+			Model string
+			By    string `json:"fallback_model"`
+			Count int
+		} `json:"model_fallbacks"`
+		Events []struct {
 			Event   string
 			Message json.RawMessage
 		}
@@ -229,6 +234,46 @@ func TestWarningsAreInTheLogOnce(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"b"}, with)
+}
+
+// A sample names the models that answered in place of others, with the number of answers.
+func TestModelsThatAnsweredInPlaceOfOthersAreInTheLog(t *testing.T) {
+	t.Parallel()
+	const run = "projects/p/runs/a"
+	events := []*agentv1.Event{
+		{Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{
+			Spec: &agentv1.RunSpec{Model: &agentv1.ModelRef{Model: "mockllm/model"}, Steps: []*agentv1.AgentRef{{Name: "generate"}}}, FoldVersion: 1,
+		}}},
+		{Kind: &agentv1.Event_StepBegan{StepBegan: &agentv1.StepBegan{Name: "generate"}}},
+	}
+	for _, fallback := range []*modelv1.ModelFallback{
+		{Model: "mockllm/model", FallbackModel: "mockllm/b", Count: 1}, nil, {Model: "mockllm/model", FallbackModel: "mockllm/b", Count: 2}, {Model: "mockllm/model", FallbackModel: "mockllm/a"},
+	} {
+		intent := int64(len(events) + 1)
+		events = append(events,
+			&agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "mockllm/model"}}},
+			&agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
+				Intent: intent, Content: &agentv1.ModelOutcomeContent{Output: &modelv1.ModelOutput{Fallback: fallback}},
+			}}})
+	}
+	events = append(events, &agentv1.Event{Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: agentv1.RunState_RUN_STATE_SUCCEEDED}}})
+	d := written(t, []*agentv1.Sample{question("a"), question("b")}, map[string][]*agentv1.Event{
+		name: {
+			created(&agentv1.EvalCreated{Samples: 2}),
+			{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{Sample: "a", Epoch: 1, Run: run, Attempt: 1}}},
+			{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Sample: "a", Epoch: 1, Run: run, State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},
+			refused("b", 1),
+		},
+		run: events,
+	})
+	require.Len(t, d.Samples, 2)
+	require.Len(t, d.Samples[0].Fallbacks, 2)
+	assert.Equal(t, "mockllm/model", d.Samples[0].Fallbacks[0].Model)
+	assert.Equal(t, "mockllm/b", d.Samples[0].Fallbacks[0].By)
+	assert.Equal(t, 3, d.Samples[0].Fallbacks[0].Count)
+	assert.Equal(t, "mockllm/a", d.Samples[0].Fallbacks[1].By)
+	assert.Equal(t, 1, d.Samples[0].Fallbacks[1].Count)
+	assert.Nil(t, d.Samples[1].Fallbacks)
 }
 
 // A run that cannot be read, and a picture that is lost, are the matter of their samples: the log has all others.

@@ -52,7 +52,7 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		Sandbox: sandboxOf(view.GetSpec().GetSandboxes()[defaultEnvironment], record.driver), Files: slices.Sorted(maps.Keys(sample.GetFiles())), Setup: sample.GetSetup(),
 		Messages: w.condenser.Media(w.messages(view.GetMessages())), MessageCount: len(view.GetMessages()), Output: w.output(view.GetOutput(), view.GetSpec().GetModel().GetModel()),
 		Metadata: raw(sample.GetMetadataJson()), Store: storeOf(view.GetStore()),
-		ModelUsage: usages(finished.GetUsage()), RoleUsage: usages(finished.GetRoleUsage()),
+		ModelUsage: usages(finished.GetUsage()), RoleUsage: usages(finished.GetRoleUsage()), Fallbacks: record.fallbacks,
 		Started: moment(view.GetStartTime()), Completed: moment(view.GetEndTime()),
 		TotalTime: finished.GetTotalTime().AsDuration(), WorkTime: finished.GetWorkingTime().AsDuration(),
 		UUID: uuid, Turns: int(view.GetTurns()), Bounds: boundsOf(record.state), Condensed: w.condenser,
@@ -116,6 +116,23 @@ type record struct {
 	transcript *transcript.Builder
 	// driver is the driver of the run's default sandbox; empty if it had none.
 	driver string
+	// fallbacks are the models that answered in place of others, in the order of their first answers.
+	fallbacks []evallog.Fallback
+}
+
+// answered counts an answer of a model in place of another one.
+func (r *record) answered(f *modelv1.ModelFallback) {
+	if f == nil {
+		return
+	}
+	at := slices.IndexFunc(r.fallbacks, func(known evallog.Fallback) bool {
+		return known.Model == f.GetModel() && known.By == f.GetFallbackModel()
+	})
+	if at < 0 {
+		at = len(r.fallbacks)
+		r.fallbacks = append(r.fallbacks, evallog.Fallback{Model: f.GetModel(), By: f.GetFallbackModel()})
+	}
+	r.fallbacks[at].Count += int(max(f.GetCount(), 1))
 }
 
 // readRun reads a run's journal once. Without a name the record is empty.
@@ -142,6 +159,7 @@ func (l *Log) readRun(ctx context.Context, name string) (*record, error) {
 		if event.GetScoreOutcome() != nil {
 			r.transcript.Used(r.state.Usage, r.state.RoleUsage)
 		}
+		r.answered(event.GetModelOutcome().GetContent().GetOutput().GetFallback())
 		if driver := driverOf(event); driver != "" {
 			r.driver = driver
 		}

@@ -169,6 +169,13 @@ type Stats struct {
 // Error is an error. Traceback names its place; if it is empty, the message is written instead.
 type Error struct{ Message, Traceback string }
 
+// Fallback is a model that answered in place of another one.
+type Fallback struct {
+	Model string // the requested one
+	By    string // the one that answered
+	Count int    // of answers
+}
+
 // Member is a member of an object with ordered members.
 type Member struct {
 	Name  string
@@ -195,6 +202,7 @@ type Sample struct {
 	Store                 []Member
 	Events                []json.RawMessage
 	ModelUsage, RoleUsage []Member
+	Fallbacks             []Fallback
 	Started, Completed    time.Time
 	TotalTime, WorkTime   time.Duration
 	UUID                  string

@@ -83,10 +83,19 @@ func (s *Sample) identity(w *jsonwrite.Writer, input, target json.RawMessage) {
 	w.RawMember("target", string(target))
 }
 
-// usage writes the sample's usage of tokens and of time.
+// usage writes the sample's usage of tokens and of time, and the models that answered in place of others.
 func (s *Sample) usage(w *jsonwrite.Writer) {
 	members(w, "model_usage", s.ModelUsage)
 	members(w, "role_usage", s.RoleUsage)
+	if len(s.Fallbacks) > 0 {
+		list(w, "model_fallbacks", s.Fallbacks, func(f Fallback) {
+			w.BeginObject()
+			w.TextMember("model", f.Model)
+			w.TextMember("fallback_model", f.By)
+			w.IntMember("count", int64(f.Count))
+			w.EndObject()
+		})
+	}
 	moment(w, "started_at", s.Started)
 	moment(w, "completed_at", s.Completed)
 	seconds(w, "total_time", s.TotalTime)

@@ -111,7 +111,7 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 	if t == nil {
 		return
 	}
-	t.Retries = len(o.GetFailedAttempts())
+	t.Retries = max(len(o.GetFailedAttempts()), int(o.GetTiming().GetAttempts())-1) // An error names the latest attempts alone.
 	if len(o.GetUnsentOptions()) > 0 || len(o.GetChangedOptions()) > 0 {
 		if asked, err := chat.ParseConfig(t.Config); err == nil {
 			t.Config = chat.ConfigJSON(chat.Changed(chat.Without(asked, o.GetUnsentOptions()), o.GetChangedOptions()))

@@ -338,7 +338,7 @@ func TestEachFailedAttemptIsAnEvent(t *testing.T) {
 		Content: &agentv1.ModelOutcomeContent{Output: servicetest.Say("fine"), FailedCalls: []*modelv1.ModelCall{said, {}}},
 	}
 	refused := &agentv1.ModelOutcome{
-		Intent: 3, FailedAttempts: attempts[:1], Error: &agentv1.RunError{Reason: "PROVIDER_REJECTED", Message: "no"},
+		Intent: 3, FailedAttempts: attempts[:1], Error: &agentv1.RunError{Reason: "PROVIDER_REJECTED", Message: "no"}, Timing: &effectv1.Timing{Attempts: 9},
 	}
 	intent := func() *agentv1.Event {
 		return run.NewEvent(&agentv1.ModelIntent{
@@ -396,6 +396,7 @@ ERROR: busy
 
 	all = models(refused)
 	require.Len(t, all, 2)
+	assert.Equal(t, 8, all[len(all)-1].Retries, "an error names the latest attempts alone")
 	assert.JSONEq(t, `"busy"`, string(all[0].Error))
 	assert.JSONEq(t, `"no"`, string(all[1].Error))
 }

@@ -31,6 +31,9 @@ func (o Owner) Listed(a *Account, baseURL string, vendor func(region string) str
 	if baseURL == "" && a.Region != "" {
 		info.BaseUrl = vendor(a.Region)
 	}
+	if a.HasKey() {
+		info.Keys = 1
+	}
 	if !usable {
 		info.Problem = o.Hint
 	}

@@ -33,6 +33,8 @@ type Dialect struct {
 	Upload, Jobs string
 	// Purpose is that of an uploaded file.
 	Purpose string
+	// NamesFile means that the form of an upload has the file's name as a member too. OpenAI refuses unknown members.
+	NamesFile bool
 	// Line returns what surrounds the body of a line whose id is given, for plain requests at a path.
 	Line func(id []byte, path string) (head, tail string)
 	// Create returns the members of the request for a batch.
@@ -68,7 +70,7 @@ var Mistral = Dialect{
 
 // Together is the dialect of Together AI: https://docs.together.ai/reference/batch-create.
 var Together = Dialect{
-	Upload: "/files/upload", Jobs: "/batches", Purpose: "batch-api", Line: fullLine, ByFile: true,
+	Upload: "/files/upload", Jobs: "/batches", Purpose: "batch-api", NamesFile: true, Line: fullLine, ByFile: true,
 	Create: func(file, path string, _ provider.BatchIntent) map[string]any {
 		return map[string]any{"input_file_id": file, "endpoint": path, "completion_window": "24h"}
 	},
@@ -93,7 +95,11 @@ func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []prov
 	var file struct {
 		ID string `json:"id"`
 	}
-	err := f.Client.Upload(ctx, f.Base+f.Dialect.Upload, map[string]string{"purpose": f.Dialect.Purpose, "file_name": b.Key + ".jsonl"}, b.Key+".jsonl", &file, content)
+	name, form := b.Key+".jsonl", map[string]string{"purpose": f.Dialect.Purpose}
+	if f.Dialect.NamesFile {
+		form["file_name"] = name
+	}
+	err := f.Client.Upload(ctx, f.Base+f.Dialect.Upload, form, name, &file, content)
 	if err == nil && file.ID == "" {
 		err = f.Client.Unreadable(errors.New("the new file has no id"))
 	}

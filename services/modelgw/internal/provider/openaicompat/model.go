@@ -148,10 +148,13 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	return m, nil
 }
 
-// Listing implements provider.Lister. A service whose completions are at a place of their own may have its list
-// elsewhere.
+// Listing implements provider.Lister. The list is beside `/chat/completions`; of a service that has its completions at
+// another place it is not known.
 func (m *model) Listing() (provider.Listing, bool) {
-	return m.client.Listing(m.name), m.service.Path == ""
+	listing := m.client.Listing(m.name)
+	above, beside := strings.CutSuffix(m.service.Path, "/chat/completions")
+	listing.URL = m.client.BaseURL + above + "/models"
+	return listing, beside || m.service.Path == ""
 }
 
 // takeArguments reads the model's arguments, those of the service first.

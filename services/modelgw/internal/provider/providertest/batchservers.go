@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +52,7 @@ func fileBatches(t testing.TB, style fileStyle) (*BatchVendor, string) {
 			do(w, r)
 		})
 	}
-	handle("POST /v1"+style.upload, func(w http.ResponseWriter, r *http.Request) { v.uploadFile(w, r, style.purpose) })
+	handle("POST /v1"+style.upload, func(w http.ResponseWriter, r *http.Request) { v.uploadFile(w, r, style) })
 	handle("POST /v1"+style.jobs, func(w http.ResponseWriter, r *http.Request) { v.createFileBatch(w, r, style) })
 	handle("GET /v1/files", func(w http.ResponseWriter, _ *http.Request) {
 		all := []object{}
@@ -104,9 +105,14 @@ func fileBatches(t testing.TB, style fileStyle) (*BatchVendor, string) {
 	return v, server.URL + "/v1"
 }
 
-func (v *BatchVendor) uploadFile(w http.ResponseWriter, r *http.Request, purpose string) {
+// uploadFile stores a file. OpenAI refuses a form with other members than it knows; Together requires the file's name.
+func (v *BatchVendor) uploadFile(w http.ResponseWriter, r *http.Request, style fileStyle) {
 	file, header, err := r.FormFile("file")
-	if err != nil || r.FormValue("purpose") != purpose {
+	form := url.Values{"purpose": {style.purpose}}
+	if style.together && header != nil {
+		form.Set("file_name", header.Filename)
+	}
+	if err != nil || !maps.EqualFunc(r.Form, form, slices.Equal) {
 		http.Error(w, `{"error":{"message":"not the file of a batch"}}`, http.StatusBadRequest)
 		return
 	}

@@ -125,7 +125,7 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	}
 	request := &openaichat.Request{ModelInAddress: true, AnswerParts: true, Request: dialect.Request{
 		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, dialect.DropBounds), Choice: r.ToolChoice, Config: c,
-		Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
+		Stream: r.Streams(m.args.Stream) && (m.args.Stream != nil || c.PromptLogprobs == nil), Members: members(r.Messages, c),
 	}}
 	if !request.Stream {
 		request.Members = append(request.Members, dialect.Member{Name: "stream", JSON: "false"})

@@ -143,6 +143,25 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	assert.Len(t, unsent, 2)
 }
 
+// A server such as vLLM refuses a stream with log-probabilities of the prompt.
+func TestLogProbabilitiesOfThePromptComeWithAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	for args, config := range map[string]*modelv1.GenerateConfig{
+		`{"prompt_logprobs":1}`: {}, `{}`: {PromptLogprobs: new(int32(1))},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			assert.Equal(t, "/endpoints/river/invocations", r.URL.Path, args)
+			_, _ = w.Write([]byte(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop","prompt_logprobs":[null,{"9":{"logprob":-1,"decoded_token":"q"}}]}]}`))
+		}))
+		response, err := opened(t, server.URL, args).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config, Stream: func(*modelv1.GenerateDelta) {},
+		})
+		server.Close()
+		require.NoError(t, err, args)
+		assert.Equal(t, "a", chat.Completion(response.Output), args)
+	}
+}
+
 // Frames cut the text of a stream anywhere. An exception ends it, and may not recur.
 func TestAStreamIsInFrames(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,18 @@
 package transport_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -28,4 +32,18 @@ func TestABrokenConnectionNamesItsAddress(t *testing.T) {
 			assert.NotContains(t, got, hidden)
 		}
 	}
+}
+
+// late is a context whose deadline has passed, and whose timer has not run yet.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// A dial ends by itself at the deadline of its context, perhaps before the context does.
+func TestADialThatEndsAtTheDeadlineIsTheEndOfTheAttempt(t *testing.T) {
+	t.Parallel()
+	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	assert.ErrorIs(t, transport.Broken(late{t.Context()}, "openai", err), context.DeadlineExceeded)
+	_, failed := provider.As(transport.Broken(t.Context(), "openai", err))
+	assert.True(t, failed)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -148,6 +149,9 @@ func Unsupported(name string, err error) error {
 func Broken(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if end, ok := ctx.Deadline(); ok && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(end) {
+		return context.DeadlineExceeded // A dial ends at the deadline by itself, perhaps before the context does.
 	}
 	if refused := provider.Unsendable(err); refused != nil {
 		return refused

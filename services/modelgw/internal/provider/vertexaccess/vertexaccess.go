@@ -129,6 +129,9 @@ func (a *Accounts) Listed() []*modelv1.Account {
 			one.Problem = a.api.Hint
 		default:
 			one.Usable = true
+			if !account.Credentials.IsZero() || account.CredentialsFile != "" {
+				one.Keys = 1
+			}
 		}
 		all = append(all, one)
 	}

@@ -80,7 +80,8 @@ var (
 	partShape = members{
 		"id!": identity, "epoch!": integer, "input!": either(text, listOf(messageShape)), "target!": either(text, listOf(text)),
 		"choices": nullable(listOf(text)), "metadata": values, "scores": nullable(mapOf(scoreShape)), "model_usage": usageShape, "role_usage": usageShape,
-		"started_at": nullable(moment), "completed_at": nullable(moment), "total_time": nullable(number), "working_time": nullable(number),
+		"model_fallbacks": nullable(listOf(object(members{"model!": text, "fallback_model!": text, "count": integer, "metadata": nullable(values)}))),
+		"started_at":      nullable(moment), "completed_at": nullable(moment), "total_time": nullable(number), "working_time": nullable(number),
 		"uuid": nullable(text), "turn_count": nullable(integer),
 	}
 	summaryShape = object(with(partShape, members{
