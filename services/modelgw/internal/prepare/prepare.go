@@ -97,6 +97,17 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	case given.Addresses && summary.reasoning:
 		edit(withoutOpenReasoning(prepared.Messages))
 	}
+	if given.Addresses {
+		if c.RefusesBlank {
+			edit(withoutBlanks(prepared.Messages))
+		}
+		if c.CallID != nil {
+			edit(withCallIDs(prepared.Messages, c.CallID))
+		}
+		if c.CallsNeedTools && len(prepared.Tools) == 0 && hasCalls(prepared.Messages) {
+			prepared.Tools, prepared.Choice = []*toolv1.ToolInfo{noTool}, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
+		}
+	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
@@ -168,6 +169,46 @@ func TestAClientsMessagesReachOtherVendorsWithoutTheirOrigin(t *testing.T) {
 		assert.Equal(t, test.want == "", prepared.Changed)
 	}
 	assert.Equal(t, `{"message_id":"msg_1"}`, text.GetInternalJson(), "what the client gave stays as it is")
+}
+
+// Some APIs refuse texts without a visible character, ids of calls that are not of their own form, and calls without
+// tools on offer.
+func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
+	t.Parallel()
+	called := chat.Assistant("\n\n")
+	called.ToolCalls = []*toolv1.ToolCall{{Id: "call_1", Function: "f"}}
+	result := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, Function: "f", ToolCallIds: []string{"call_1"}, Content: chat.TextContent("")}
+	picture := chat.User("")
+	picture.Content = chat.ListContent(chat.TextPart(" "), chat.ImagePart("data:image/png;base64,AAAA"))
+	messages := []*modelv1.ChatMessage{chat.System(" "), chat.User("q"), called, result, chat.Assistant(" "), picture}
+	caps := provider.Capabilities{
+		RefusesBlank: true, CallID: func(id string) string { return "x" + id }, CallsNeedTools: true,
+		Features: &modelv1.Capabilities{Images: true},
+	}
+	given, err := prepare.Prepare(prepare.Conversation{Messages: messages}, caps)
+	require.NoError(t, err)
+	assert.False(t, given.Changed, "what is no client's stays")
+	assert.Empty(t, given.Tools)
+
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages, Addresses: true}, caps)
+	require.NoError(t, err)
+	var texts []string
+	for _, m := range prepared.Messages {
+		texts = append(texts, chat.Text(m))
+	}
+	assert.Equal(t, []string{"", "q", "", dialect.NoContent, dialect.NoContent, ""}, texts)
+	assert.Same(t, messages[1], prepared.Messages[1])
+	assert.Equal(t, "xcall_1", prepared.Messages[2].GetToolCalls()[0].GetId())
+	assert.Equal(t, []string{"xcall_1"}, prepared.Messages[3].GetToolCallIds())
+	assert.Len(t, prepared.Messages[5].GetContent().GetList().GetParts(), 1)
+	assert.Len(t, prepared.Tools, 1, "a tool that does nothing")
+	assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, prepared.Choice.GetMode())
+	assert.Equal(t, "call_1", called.GetToolCalls()[0].GetId(), "what the client gave stays as it is")
+
+	tools := []*toolv1.ToolInfo{{Name: "f"}}
+	offered, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Addresses: true}, caps)
+	require.NoError(t, err)
+	assert.Equal(t, tools, offered.Tools)
 }
 
 // The Responses API has no place for a thought that is neither sealed nor has a summary.

@@ -278,6 +278,14 @@ type Capabilities struct {
 	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
 	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.
 	SignCalls func(*modelv1.ChatMessage) *modelv1.ChatMessage
+	// RefusesBlank means that the API refuses texts without a visible character. A client's messages are sent without
+	// them.
+	RefusesBlank bool
+	// CallID returns what a client's id of a call is for the API, always the same; nil: it takes every id.
+	CallID func(string) string
+	// CallsNeedTools means that the API refuses calls in a conversation for which no tools are on offer. A client's
+	// request without tools then offers one that does nothing.
+	CallsNeedTools bool
 }
 
 // Sealer names who reads the seals of reasoning in a format: an account at a server, and of one that has models of

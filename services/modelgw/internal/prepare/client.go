@@ -1,0 +1,69 @@
+package prepare
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// withoutBlanks removes from a client's messages the texts without a visible character. A message of which nothing is
+// left has a text that says so; one with calls needs none, and neither does one of the system.
+func withoutBlanks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	isBlank := func(part *contentv1.Content) bool {
+		return part.GetText() != nil && strings.TrimSpace(part.GetText().GetText()) == ""
+	}
+	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+		parts := chat.Parts(m.GetContent())
+		rest := ""
+		if len(m.GetToolCalls()) == 0 && m.GetRole() != modelv1.Role_ROLE_SYSTEM {
+			rest = dialect.NoContent
+		}
+		isRest := m.GetContent().GetList() == nil && m.GetContent().GetText() == rest
+		if isRest || !slices.ContainsFunc(parts, isBlank) {
+			return m
+		}
+		said := changed(m)
+		if left := slices.DeleteFunc(slices.Clone(parts), isBlank); len(left) > 0 {
+			said.Content = chat.ListContent(left...)
+		} else {
+			said.Content = chat.TextContent(rest)
+		}
+		return said
+	})
+}
+
+// withCallIDs replaces the ids of a client's calls, and those of their results, by what id makes of them.
+func withCallIDs(messages []*modelv1.ChatMessage, id func(string) string) []*modelv1.ChatMessage {
+	differs := func(given string) bool { return id(given) != given }
+	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+		ofCall := func(call *toolv1.ToolCall) bool { return differs(call.GetId()) }
+		if !slices.ContainsFunc(m.GetToolCalls(), ofCall) && !slices.ContainsFunc(m.GetToolCallIds(), differs) {
+			return m
+		}
+		named := changed(m)
+		for _, call := range named.GetToolCalls() {
+			call.Id = id(call.GetId())
+		}
+		for i, given := range named.GetToolCallIds() {
+			named.ToolCallIds[i] = id(given)
+		}
+		return named
+	})
+}
+
+// noTool is the tool on offer where an API demands one and a client offers none.
+var noTool = &toolv1.ToolInfo{
+	Name: "no_tool", Description: "There is no tool. Never call this.", ParametersJson: `{"type":"object","properties":{}}`,
+}
+
+// hasCalls reports whether a conversation has calls of tools, or results of them.
+func hasCalls(messages []*modelv1.ChatMessage) bool {
+	return slices.ContainsFunc(messages, func(m *modelv1.ChatMessage) bool {
+		return len(m.GetToolCalls()) > 0 || m.GetRole() == modelv1.Role_ROLE_TOOL
+	})
+}
