@@ -2,7 +2,9 @@ package prepare
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -34,6 +36,76 @@ func withoutBlanks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 			said.Content = chat.TextContent(rest)
 		}
 		return said
+	})
+}
+
+// withoutFinalSpace removes the white space at the end of a conversation whose last message is the model's.
+func withoutFinalSpace(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	if len(messages) == 0 {
+		return messages
+	}
+	last := messages[len(messages)-1]
+	parts := chat.Parts(last.GetContent())
+	if last.GetRole() != modelv1.Role_ROLE_ASSISTANT || len(parts) == 0 {
+		return messages
+	}
+	said := parts[len(parts)-1].GetText().GetText()
+	trimmed := strings.TrimRightFunc(said, unicode.IsSpace)
+	if trimmed == said {
+		return messages
+	}
+	last = changed(last)
+	if list := last.GetContent().GetList(); list != nil {
+		list.GetParts()[len(parts)-1].GetText().Text = trimmed
+	} else {
+		last.Content = chat.TextContent(trimmed)
+	}
+	return append(slices.Clone(messages[:len(messages)-1]), last)
+}
+
+// withUniqueCalls gives a client's calls whose id an earlier call has an id of their own, and their results the same. A
+// result belongs to the last turn with its id; of calls of that turn that shared the id, the n-th result to the n-th.
+func withUniqueCalls(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	used, repeats := map[string]bool{}, map[string]int{}
+	open := map[string][]string{} // The ids now of the last turn's calls, by the id that the client gave them.
+	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+		after := m
+		own := func() *modelv1.ChatMessage {
+			if after == m {
+				after = changed(m)
+			}
+			return after
+		}
+		begun := map[string]bool{}
+		for i, call := range m.GetToolCalls() {
+			given := call.GetId()
+			id := given
+			for used[id] {
+				repeats[given]++
+				id = given + "_" + strconv.Itoa(repeats[given]+1)
+			}
+			used[id] = true
+			if !begun[given] {
+				begun[given], open[given] = true, nil
+			}
+			open[given] = append(open[given], id)
+			if id != given {
+				own().ToolCalls[i].Id = id
+			}
+		}
+		for i, given := range m.GetToolCallIds() {
+			ids := open[given]
+			if len(ids) == 0 {
+				continue
+			}
+			if ids[0] != given {
+				own().ToolCallIds[i] = ids[0]
+			}
+			if len(ids) > 1 {
+				open[given] = ids[1:]
+			}
+		}
+		return after
 	})
 }
 

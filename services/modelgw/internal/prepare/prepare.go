@@ -99,7 +99,10 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	}
 	if given.Addresses {
 		if c.RefusesBlank {
-			edit(withoutBlanks(prepared.Messages))
+			edit(withoutFinalSpace(withoutBlanks(prepared.Messages)))
+		}
+		if c.UniqueCalls {
+			edit(withUniqueCalls(prepared.Messages))
 		}
 		if c.CallID != nil {
 			edit(withCallIDs(prepared.Messages, c.CallID))

@@ -2,6 +2,7 @@ package prepare_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -209,6 +210,51 @@ func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
 	offered, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Addresses: true}, caps)
 	require.NoError(t, err)
 	assert.Equal(t, tools, offered.Tools)
+}
+
+// A model goes on from the last visible character of its own message.
+func TestAMessageToBeContinuedEndsWithoutSpace(t *testing.T) {
+	t.Parallel()
+	listed := chat.Assistant("")
+	listed.Content = chat.ListContent(chat.TextPart("a "), chat.TextPart("b\u00a0\n"))
+	for _, test := range []struct {
+		last *modelv1.ChatMessage
+		want string
+	}{{chat.Assistant("so \n"), "so"}, {listed, "a \nb"}, {chat.User("q "), "q "}, {chat.Assistant("so"), "so"}} {
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("x "), test.last}, Addresses: true}
+		prepared, err := prepare.Prepare(given, provider.Capabilities{RefusesBlank: true})
+		require.NoError(t, err)
+		assert.Equal(t, test.want, chat.Text(prepared.Messages[2]))
+		assert.Same(t, given.Messages[1], prepared.Messages[1])
+	}
+	assert.Equal(t, "a \nb\u00a0\n", chat.Text(listed), "what the client gave stays as it is")
+}
+
+// Some models count their calls anew in each turn, and some give all calls of a turn one id.
+func TestCallsOfAClientWithOneIDAreTold(t *testing.T) {
+	t.Parallel()
+	turn := func(ids ...string) (messages []*modelv1.ChatMessage) {
+		said := chat.Assistant("")
+		for _, id := range ids {
+			said.ToolCalls = append(said.ToolCalls, chat.Call(id, "f", "{}"))
+			messages = append(messages, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.TextContent("r")})
+		}
+		return append([]*modelv1.ChatMessage{said}, messages...)
+	}
+	given := slices.Concat(turn("a", "b"), turn("a", "a_2"), turn("a", "a"), turn("c"))
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: true}, provider.Capabilities{UniqueCalls: true})
+	require.NoError(t, err)
+	var calls, results []string
+	for _, m := range prepared.Messages {
+		for _, call := range m.GetToolCalls() {
+			calls = append(calls, call.GetId())
+		}
+		results = append(results, m.GetToolCallIds()...)
+	}
+	assert.Equal(t, []string{"a", "b", "a_2", "a_2_2", "a_3", "a_4", "c"}, calls)
+	assert.Equal(t, calls, results)
+	assert.Same(t, given[0], prepared.Messages[0])
+	assert.Equal(t, "a", given[3].GetToolCalls()[0].GetId(), "what the client gave stays as it is")
 }
 
 // The Responses API has no place for a thought that is neither sealed nor has a summary.

@@ -278,11 +278,14 @@ type Capabilities struct {
 	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
 	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.
 	SignCalls func(*modelv1.ChatMessage) *modelv1.ChatMessage
-	// RefusesBlank means that the API refuses texts without a visible character. A client's messages are sent without
-	// them.
+	// RefusesBlank means that the API refuses texts without a visible character, and white space at the end of a model's
+	// message that is to be continued. A client's messages are sent without them.
 	RefusesBlank bool
 	// CallID returns what a client's id of a call is for the API, always the same; nil: it takes every id.
 	CallID func(string) string
+	// UniqueCalls means that the API refuses a conversation in which two calls have one id. Some models count their calls
+	// anew in each turn.
+	UniqueCalls bool
 	// CallsNeedTools means that the API refuses calls in a conversation for which no tools are on offer. A client's
 	// request without tools then offers one that does nothing.
 	CallsNeedTools bool
