@@ -13,6 +13,45 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
+// withResultsAtCalls moves the results of a client's calls to the message with the calls, where a message of another
+// party is between them. The Responses API takes them later too.
+func withResultsAtCalls(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	isResult := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_TOOL }
+	late := false
+	for i, m := range messages {
+		late = late || isResult(m) && i > 0 && !isResult(messages[i-1]) && messages[i-1].GetRole() != modelv1.Role_ROLE_ASSISTANT
+	}
+	if !late {
+		return messages
+	}
+	calls, results := map[string]int{}, map[int][]*modelv1.ChatMessage{}
+	var rest []int
+	for i, m := range messages {
+		for _, call := range m.GetToolCalls() {
+			calls[call.GetId()] = i
+		}
+		if at, called := calls[chat.CallID(m)]; isResult(m) && called {
+			results[at] = append(results[at], m)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	moved := make([]*modelv1.ChatMessage, 0, len(messages))
+	for _, i := range rest {
+		moved = append(append(moved, messages[i]), results[i]...)
+	}
+	return moved
+}
+
+// withUserFirst puts a message of the user before a conversation that begins with the model's.
+func withUserFirst(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	first := slices.IndexFunc(messages, func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM })
+	if first < 0 || messages[first].GetRole() != modelv1.Role_ROLE_ASSISTANT {
+		return messages
+	}
+	return slices.Insert(slices.Clone(messages), first, chat.User(dialect.NoContent))
+}
+
 // withoutBlanks removes from a client's messages the texts without a visible character. A message of which nothing is
 // left has a text that says so; one with calls needs none, and neither does one of the system.
 func withoutBlanks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {

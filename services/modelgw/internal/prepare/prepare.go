@@ -98,6 +98,12 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 		edit(withoutOpenReasoning(prepared.Messages))
 	}
 	if given.Addresses {
+		if !c.Responses {
+			edit(withResultsAtCalls(prepared.Messages))
+		}
+		if c.UserFirst {
+			edit(withUserFirst(prepared.Messages))
+		}
 		if c.RefusesBlank {
 			edit(withoutFinalSpace(withoutBlanks(prepared.Messages)))
 		}

@@ -212,6 +212,50 @@ func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
 	assert.Equal(t, tools, offered.Tools)
 }
 
+// The Responses API takes results after what the user said in the meantime. Others want them right after the calls.
+func TestResultsOfAClientFollowTheirCalls(t *testing.T) {
+	t.Parallel()
+	result := func(id string) *modelv1.ChatMessage {
+		return &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.TextContent(id)}
+	}
+	given := []*modelv1.ChatMessage{
+		result("gone"), chat.User("q"), chat.Assistant("s", chat.Call("a", "f", "{}"), chat.Call("b", "f", "{}")), result("b"),
+		chat.User("more"), result("a"), chat.Assistant("t", chat.Call("a", "f", "{}")), chat.System("note"), result("a"),
+	}
+	said := func(client bool, c provider.Capabilities) (texts []string) {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, c)
+		require.NoError(t, err)
+		for _, m := range prepared.Messages {
+			texts = append(texts, chat.Text(m))
+		}
+		return texts
+	}
+	asGiven := []string{"gone", "q", "s", "b", "more", "a", "t", "note", "a"}
+	assert.Equal(t, []string{"gone", "q", "s", "b", "a", "more", "t", "a", "note"}, said(true, provider.Capabilities{}))
+	assert.Equal(t, asGiven, said(true, provider.Capabilities{Responses: true}))
+	assert.Equal(t, asGiven, said(false, provider.Capabilities{}))
+}
+
+func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		messages []*modelv1.ChatMessage
+		want     int
+	}{
+		{[]*modelv1.ChatMessage{chat.System("s"), chat.Assistant("a"), chat.User("u")}, 4},
+		{[]*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.Assistant("a")}, 3},
+		{[]*modelv1.ChatMessage{chat.System("s")}, 1},
+	} {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: test.messages, Addresses: true}, provider.Capabilities{UserFirst: true})
+		require.NoError(t, err)
+		require.Len(t, prepared.Messages, test.want)
+		assert.Equal(t, "s", chat.Text(prepared.Messages[0]))
+		if len(prepared.Messages) > 1 {
+			assert.Equal(t, modelv1.Role_ROLE_USER, prepared.Messages[1].GetRole())
+		}
+	}
+}
+
 // A model goes on from the last visible character of its own message.
 func TestAMessageToBeContinuedEndsWithoutSpace(t *testing.T) {
 	t.Parallel()
