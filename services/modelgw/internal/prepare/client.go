@@ -148,8 +148,9 @@ func withUniqueCalls(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	})
 }
 
-// withCallIDs replaces the ids of a client's calls, and those of their results, by what id makes of them.
-func withCallIDs(messages []*modelv1.ChatMessage, id func(string) string) []*modelv1.ChatMessage {
+// withCallIDs replaces those ids of a client's calls and results that are not so many letters and digits.
+func withCallIDs(messages []*modelv1.ChatMessage, length int) []*modelv1.ChatMessage {
+	id := func(given string) string { return dialect.FixedCallID(given, length) }
 	differs := func(given string) bool { return id(given) != given }
 	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 		ofCall := func(call *toolv1.ToolCall) bool { return differs(call.GetId()) }

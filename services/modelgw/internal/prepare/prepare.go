@@ -102,6 +102,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 			edit(withResultsAtCalls(prepared.Messages))
 		}
 		if c.UserFirst {
+			c.MergeAssistant = true
 			edit(withUserFirst(prepared.Messages))
 		}
 		if c.RefusesBlank {
@@ -110,8 +111,8 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 		if c.UniqueCalls {
 			edit(withUniqueCalls(prepared.Messages))
 		}
-		if c.CallID != nil {
-			edit(withCallIDs(prepared.Messages, c.CallID))
+		if c.CallIDLen > 0 {
+			edit(withCallIDs(prepared.Messages, c.CallIDLen))
 		}
 		if c.CallsNeedTools && len(prepared.Tools) == 0 && hasCalls(prepared.Messages) {
 			prepared.Tools, prepared.Choice = []*toolv1.ToolInfo{noTool}, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)

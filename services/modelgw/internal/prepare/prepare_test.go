@@ -183,7 +183,7 @@ func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
 	picture.Content = chat.ListContent(chat.TextPart(" "), chat.ImagePart("data:image/png;base64,AAAA"))
 	messages := []*modelv1.ChatMessage{chat.System(" "), chat.User("q"), called, result, chat.Assistant(" "), picture}
 	caps := provider.Capabilities{
-		RefusesBlank: true, CallID: func(id string) string { return "x" + id }, CallsNeedTools: true,
+		RefusesBlank: true, CallIDLen: 9, CallsNeedTools: true,
 		Features: &modelv1.Capabilities{Images: true},
 	}
 	given, err := prepare.Prepare(prepare.Conversation{Messages: messages}, caps)
@@ -199,8 +199,9 @@ func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
 	}
 	assert.Equal(t, []string{"", "q", "", dialect.NoContent, dialect.NoContent, ""}, texts)
 	assert.Same(t, messages[1], prepared.Messages[1])
-	assert.Equal(t, "xcall_1", prepared.Messages[2].GetToolCalls()[0].GetId())
-	assert.Equal(t, []string{"xcall_1"}, prepared.Messages[3].GetToolCallIds())
+	id := dialect.FixedCallID("call_1", 9)
+	assert.Equal(t, id, prepared.Messages[2].GetToolCalls()[0].GetId())
+	assert.Equal(t, []string{id}, prepared.Messages[3].GetToolCallIds())
 	assert.Len(t, prepared.Messages[5].GetContent().GetList().GetParts(), 1)
 	assert.Len(t, prepared.Tools, 1, "a tool that does nothing")
 	assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, prepared.Choice.GetMode())
@@ -253,6 +254,18 @@ func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
 		if len(prepared.Messages) > 1 {
 			assert.Equal(t, modelv1.Role_ROLE_USER, prepared.Messages[1].GetRole())
 		}
+	}
+}
+
+// Calls follow a message of the user, not one of the model.
+func TestAClientsCallsFollowTheUser(t *testing.T) {
+	t.Parallel()
+	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("a"), chat.Assistant("b", chat.Call("1", "f", "{}"))}
+	for client, want := range map[bool]int{true: 2, false: 3} {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, provider.Capabilities{UserFirst: true})
+		require.NoError(t, err)
+		require.Len(t, prepared.Messages, want)
+		assert.Len(t, prepared.Messages[want-1].GetToolCalls(), 1)
 	}
 }
 

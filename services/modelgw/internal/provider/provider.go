@@ -281,11 +281,13 @@ type Capabilities struct {
 	// RefusesBlank means that the API refuses texts without a visible character, and white space at the end of a model's
 	// message that is to be continued. A client's messages are sent without them.
 	RefusesBlank bool
-	// UserFirst means that the API refuses a conversation that begins with the model's message. A client's then has a
-	// message of the user before it.
+	// UserFirst means that the API refuses a conversation that begins with the model's message, or calls after another
+	// message of the model. A client's conversation then has a message of the user before it, and the model's consecutive
+	// messages are merged.
 	UserFirst bool
-	// CallID returns what a client's id of a call is for the API, always the same; nil: it takes every id.
-	CallID func(string) string
+	// CallIDLen is the number of letters and digits that an id of a call must have; zero: the API takes others too. A
+	// client's other ids are replaced.
+	CallIDLen int
 	// UniqueCalls means that the API refuses a conversation in which two calls have one id. Some models count their calls
 	// anew in each turn.
 	UniqueCalls bool

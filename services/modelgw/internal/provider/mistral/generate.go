@@ -7,7 +7,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistralconversations"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -34,7 +33,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		Hosted:        runs,
 		ConnectionKey: m.shown,
-		CallID:        mistral.CallID,
+		CallIDLen:     9,
 		Fetches:       provider.Fetches{Images: atVendor, Documents: atVendor},
 		Ignored:       m.api.ignored,
 		Dropped:       dropped,
