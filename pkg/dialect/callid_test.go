@@ -38,7 +38,6 @@ func TestIDsOfCallsHaveTheLengthThatAServerTakes(t *testing.T) {
 	changed := map[string]bool{}
 	for _, id := range []string{"call_1", "call_2", "call_0123", "D681PevKsx", "D681PevK", "functions.f:0"} {
 		assert.Regexp(t, `^[A-Za-z0-9]{9}$`, dialect.FixedCallID(id, 9))
-		assert.Equal(t, dialect.FixedCallID(id, 9), dialect.FixedCallID(id, 9))
 		changed[dialect.FixedCallID(id, 9)] = true
 	}
 	assert.Len(t, changed, 6)
