@@ -257,6 +257,17 @@ func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
 	}
 }
 
+// A message of calls alone adds no text to another.
+func TestAMessageWithoutTextAddsNoneWhenMerged(t *testing.T) {
+	t.Parallel()
+	thought := chat.Assistant("")
+	thought.Content = chat.ListContent(chat.ReasoningPart("why"))
+	merged := prepare.Merge([]*modelv1.ChatMessage{thought, chat.Assistant("", chat.Call("1", "f", "{}"))}, false, true, false)
+	require.Len(t, merged, 1)
+	assert.Len(t, merged[0].GetContent().GetList().GetParts(), 1)
+	assert.Len(t, merged[0].GetToolCalls(), 1)
+}
+
 // Calls follow a message of the user, not one of the model.
 func TestAClientsCallsFollowTheUser(t *testing.T) {
 	t.Parallel()
