@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"strings"
 )
 
 // plainID matches an id that every vendor takes, but for its length.
@@ -26,4 +27,15 @@ func ShortCallID(id string, most int) string {
 	}
 	sum := sha256.Sum256([]byte(id))
 	return "call_" + hex.EncodeToString(sum[:12])
+}
+
+// FixedCallID is the id of a call for a server that takes ids of exactly so many letters and digits, at most 64. Another
+// id becomes a hash of it, as of PlainCallID. An empty id stays.
+func FixedCallID(id string, length int) string {
+	isOther := func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }
+	if id == "" || len(id) == length && !strings.ContainsFunc(id, isOther) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])[:length]
 }

@@ -28,3 +28,17 @@ func TestIDsOfCallsAreThoseThatAServerTakes(t *testing.T) {
 	assert.Len(t, changed, 4)
 	assert.Len(t, dialect.ShortCallID(strings.Repeat("x", 65), 64), 29)
 }
+
+// Mistral takes ids of nine letters and digits.
+func TestIDsOfCallsHaveTheLengthThatAServerTakes(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "D681PevKs", "000000000"} {
+		assert.Equal(t, id, dialect.FixedCallID(id, 9))
+	}
+	changed := map[string]bool{}
+	for _, id := range []string{"call_1", "call_2", "call_0123", "D681PevKsx", "D681PevK", "functions.f:0"} {
+		assert.Regexp(t, `^[A-Za-z0-9]{9}$`, dialect.FixedCallID(id, 9))
+		changed[dialect.FixedCallID(id, 9)] = true
+	}
+	assert.Len(t, changed, 6)
+}

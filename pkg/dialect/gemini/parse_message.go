@@ -162,11 +162,8 @@ func (c *conversation) result(r *functionResponse) error {
 	if r.Name == "" {
 		return dialect.Required("name")
 	}
-	var parts []*contentv1.Content
 	text, failure := r.outcome()
-	if failure == nil {
-		parts = append(parts, chat.TextPart(text))
-	}
+	parts := []*contentv1.Content{chat.TextPart(text)} // Of a failure too: some formats send the content alone.
 	err := dialect.Each(r.Parts, "parts[%d].", func(p *part) error {
 		read, err := p.read()
 		parts = append(parts, read)
@@ -178,8 +175,8 @@ func (c *conversation) result(r *functionResponse) error {
 	return err
 }
 
-// outcome is a text if the response has an output alone, a failure if it has an error alone, and else the whole
-// document.
+// outcome is the text of the output, if the response has that alone; of the error, and a failure, if it has that
+// alone; and else the whole document.
 func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(r.Response, &members) == nil && len(members) == 1 {
@@ -187,7 +184,7 @@ func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError
 			return text, nil
 		}
 		if raw := members[memberError]; len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
-			return "", &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: text}
+			return text, &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: text}
 		}
 	}
 	return string(r.Response), nil

@@ -95,7 +95,7 @@ func TestResultsBelongToTheirCalls(t *testing.T) {
 		texts = append(texts, chat.Text(m))
 		ids = append(ids, m.GetToolCallIds()...)
 	}
-	assert.Equal(t, []string{"one", "", `{"result":"two"}`, "{}", "So?"}, texts)
+	assert.Equal(t, []string{"one", "no", `{"result":"two"}`, "{}", "So?"}, texts)
 	assert.Equal(t, append(calls, "call_f_4"), ids)
 	assert.Equal(t, "no", r.Messages[2].GetError().GetMessage())
 	assert.Equal(t, r.Messages[0].GetToolCalls()[0].GetId(), parse(t, body).Messages[0].GetToolCalls()[0].GetId())

@@ -68,6 +68,13 @@ func TestAUsersMessageAfterAToolsResult(t *testing.T) {
 		`{"role":"assistant","content":"A cat.","prefix":false},{"role":"user","content":"Why?"}]`)
 }
 
+// Content of which no part is left, as of a model that thought and called a tool, is that of an empty text.
+func TestContentWithoutParts(t *testing.T) {
+	t.Parallel()
+	got := appended(t, &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("u"), say(chat.Assistant("", chat.Call("c1", "f", "{}")))}})
+	assert.Contains(t, got, `{"role":"assistant","content":"(no content)","tool_calls":[`)
+}
+
 func TestWhatChatCompletionsCannotTake(t *testing.T) {
 	t.Parallel()
 	media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "data:x/y;base64,aGk="}}

@@ -109,7 +109,7 @@ func (e *encoder) message(m *modelv1.ChatMessage, following []*modelv1.ChatMessa
 func (e *encoder) content(c *contentv1.MessageContent) {
 	e.Body.Key("content")
 	list := c.GetList()
-	if list == nil {
+	if len(list.GetParts()) == 0 {
 		e.Body.Text(cmp.Or(c.GetText(), dialect.NoContent))
 		return
 	}

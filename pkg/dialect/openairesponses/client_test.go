@@ -70,6 +70,20 @@ func TestARequestHasOneOrderAndKeepsJSONOfOthers(t *testing.T) {
 		string(body), "extra_body replaces, and keeps the order of its members")
 }
 
+// A failed call has a message, and may have pictures.
+func TestAFailedCallKeepsItsPictures(t *testing.T) {
+	t.Parallel()
+	const picture = `{"type":"input_image","image_url":"data:image/png;base64,aGk=","detail":"auto"}`
+	for message, want := range map[string]string{"no": `[{"type":"input_text","text":"no"},` + picture + `]`, "": `[` + picture + `]`} {
+		result := chat.ToolMessage(&toolv1.ToolResult{
+			CallId: "c1", Function: "f", Error: &toolv1.ToolCallError{Message: message},
+			Content: chat.ListContent(chat.TextPart(message), chat.ImagePart("data:image/png;base64,aGk=")),
+		})
+		got := encodeInput(t, &openairesponses.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{result}}})
+		assert.Equal(t, `[{"type":"function_call_output","call_id":"c1","output":`+want+`}]`, got)
+	}
+}
+
 // Servers that refuse an answer of reasoning alone get a text after it.
 func TestReasoningAloneIsFilled(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func (e *encoder) file(uri, name string) {
 // maxCallID bounds the id of a call in bytes, as the API does.
 const maxCallID = 64
 
-// result writes a tool's result: its content, or the message of its error alone.
+// result writes a tool's result: its content, or the message of its error and its media.
 func (e *encoder) result(m *modelv1.ChatMessage) {
 	if e.computerResult(chat.CallID(m), m) {
 		return
@@ -109,6 +109,8 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.TextMember("call_id", dialect.ShortCallID(chat.CallID(m), maxCallID))
 	e.Body.Key("output")
 	switch {
+	case m.GetError() != nil && hasMedia(m):
+		e.parts(failureParts(m), false)
 	case m.GetError() != nil:
 		e.Body.Text(m.GetError().GetMessage())
 	case m.GetContent().GetList() != nil:
@@ -117,6 +119,24 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 		e.Body.Text(m.GetContent().GetText())
 	}
 	e.Body.EndObject()
+}
+
+func hasMedia(m *modelv1.ChatMessage) bool {
+	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), func(part *contentv1.Content) bool { return chat.Media(part) != nil })
+}
+
+// failureParts are the message of a failed call's error, if it has one, and the media of its result.
+func failureParts(m *modelv1.ChatMessage) []*contentv1.Content {
+	var parts []*contentv1.Content
+	if text := m.GetError().GetMessage(); text != "" {
+		parts = append(parts, chat.TextPart(text))
+	}
+	for _, part := range m.GetContent().GetList().GetParts() {
+		if chat.Media(part) != nil {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // assistant writes a model's turn: an item for each part and each call.

@@ -58,11 +58,13 @@ func joinContent(run []*modelv1.ChatMessage) *contentv1.MessageContent {
 		return chat.TextContent(text)
 	}
 	var parts []*contentv1.Content
-	if len(texts) > 0 {
+	if text != "" {
 		parts = append(parts, chat.TextPart(text))
 	}
 	for _, m := range run {
-		parts = append(parts, chat.Parts(m.GetContent())...)
+		if m.GetContent().GetList() != nil || m.GetContent().GetText() != "" { // An empty text is no part.
+			parts = append(parts, chat.Parts(m.GetContent())...)
+		}
 	}
 	return chat.ListContent(parts...)
 }

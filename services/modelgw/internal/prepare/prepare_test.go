@@ -2,6 +2,7 @@ package prepare_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
@@ -168,6 +170,159 @@ func TestAClientsMessagesReachOtherVendorsWithoutTheirOrigin(t *testing.T) {
 		assert.Equal(t, test.want == "", prepared.Changed)
 	}
 	assert.Equal(t, `{"message_id":"msg_1"}`, text.GetInternalJson(), "what the client gave stays as it is")
+}
+
+// Some APIs refuse texts without a visible character, ids of calls that are not of their own form, and calls without
+// tools on offer.
+func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
+	t.Parallel()
+	called := chat.Assistant("\n\n")
+	called.ToolCalls = []*toolv1.ToolCall{{Id: "call_1", Function: "f"}}
+	result := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, Function: "f", ToolCallIds: []string{"call_1"}, Content: chat.TextContent("")}
+	picture := chat.User("")
+	picture.Content = chat.ListContent(chat.TextPart(" "), chat.ImagePart("data:image/png;base64,AAAA"))
+	messages := []*modelv1.ChatMessage{chat.System(" "), chat.User("q"), called, result, chat.Assistant(" "), picture}
+	caps := provider.Capabilities{
+		RefusesBlank: true, CallIDLen: 9, CallsNeedTools: true,
+		Features: &modelv1.Capabilities{Images: true},
+	}
+	given, err := prepare.Prepare(prepare.Conversation{Messages: messages}, caps)
+	require.NoError(t, err)
+	assert.False(t, given.Changed, "what is no client's stays")
+	assert.Empty(t, given.Tools)
+
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages, Addresses: true}, caps)
+	require.NoError(t, err)
+	var texts []string
+	for _, m := range prepared.Messages {
+		texts = append(texts, chat.Text(m))
+	}
+	assert.Equal(t, []string{"", "q", "", dialect.NoContent, dialect.NoContent, ""}, texts)
+	assert.Same(t, messages[1], prepared.Messages[1])
+	id := dialect.FixedCallID("call_1", 9)
+	assert.Equal(t, id, prepared.Messages[2].GetToolCalls()[0].GetId())
+	assert.Equal(t, []string{id}, prepared.Messages[3].GetToolCallIds())
+	assert.Len(t, prepared.Messages[5].GetContent().GetList().GetParts(), 1)
+	assert.Len(t, prepared.Tools, 1, "a tool that does nothing")
+	assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO, prepared.Choice.GetMode())
+	assert.Equal(t, "call_1", called.GetToolCalls()[0].GetId(), "what the client gave stays as it is")
+
+	tools := []*toolv1.ToolInfo{{Name: "f"}}
+	offered, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Addresses: true}, caps)
+	require.NoError(t, err)
+	assert.Equal(t, tools, offered.Tools)
+}
+
+// The Responses API takes results after what the user said in the meantime. Others want them right after the calls.
+func TestResultsOfAClientFollowTheirCalls(t *testing.T) {
+	t.Parallel()
+	result := func(id string) *modelv1.ChatMessage {
+		return &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.TextContent(id)}
+	}
+	given := []*modelv1.ChatMessage{
+		result("gone"), chat.User("q"), chat.Assistant("s", chat.Call("a", "f", "{}"), chat.Call("b", "f", "{}")), result("b"),
+		chat.User("more"), result("a"), chat.Assistant("t", chat.Call("a", "f", "{}")), chat.System("note"), result("a"),
+	}
+	said := func(client bool, c provider.Capabilities) (texts []string) {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, c)
+		require.NoError(t, err)
+		for _, m := range prepared.Messages {
+			texts = append(texts, chat.Text(m))
+		}
+		return texts
+	}
+	asGiven := []string{"gone", "q", "s", "b", "more", "a", "t", "note", "a"}
+	assert.Equal(t, []string{"gone", "q", "s", "b", "a", "more", "t", "a", "note"}, said(true, provider.Capabilities{}))
+	assert.Equal(t, asGiven, said(true, provider.Capabilities{Responses: true}))
+	assert.Equal(t, asGiven, said(false, provider.Capabilities{}))
+}
+
+func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		messages []*modelv1.ChatMessage
+		want     int
+	}{
+		{[]*modelv1.ChatMessage{chat.System("s"), chat.Assistant("a"), chat.User("u")}, 4},
+		{[]*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.Assistant("a")}, 3},
+		{[]*modelv1.ChatMessage{chat.System("s")}, 1},
+	} {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: test.messages, Addresses: true}, provider.Capabilities{UserFirst: true})
+		require.NoError(t, err)
+		require.Len(t, prepared.Messages, test.want)
+		assert.Equal(t, "s", chat.Text(prepared.Messages[0]))
+		if len(prepared.Messages) > 1 {
+			assert.Equal(t, modelv1.Role_ROLE_USER, prepared.Messages[1].GetRole())
+		}
+	}
+}
+
+// A message of calls alone adds no text to another.
+func TestAMessageWithoutTextAddsNoneWhenMerged(t *testing.T) {
+	t.Parallel()
+	thought := chat.Assistant("")
+	thought.Content = chat.ListContent(chat.ReasoningPart("why"))
+	merged := prepare.Merge([]*modelv1.ChatMessage{thought, chat.Assistant("", chat.Call("1", "f", "{}"))}, false, true, false)
+	require.Len(t, merged, 1)
+	assert.Len(t, merged[0].GetContent().GetList().GetParts(), 1)
+	assert.Len(t, merged[0].GetToolCalls(), 1)
+}
+
+// Calls follow a message of the user, not one of the model.
+func TestAClientsCallsFollowTheUser(t *testing.T) {
+	t.Parallel()
+	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("a"), chat.Assistant("b", chat.Call("1", "f", "{}"))}
+	for client, want := range map[bool]int{true: 2, false: 3} {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, provider.Capabilities{UserFirst: true})
+		require.NoError(t, err)
+		require.Len(t, prepared.Messages, want)
+		assert.Len(t, prepared.Messages[want-1].GetToolCalls(), 1)
+	}
+}
+
+// A model goes on from the last visible character of its own message.
+func TestAMessageToBeContinuedEndsWithoutSpace(t *testing.T) {
+	t.Parallel()
+	listed := chat.Assistant("")
+	listed.Content = chat.ListContent(chat.TextPart("a "), chat.TextPart("b\u00a0\n"))
+	for _, test := range []struct {
+		last *modelv1.ChatMessage
+		want string
+	}{{chat.Assistant("so \n"), "so"}, {listed, "a \nb"}, {chat.User("q "), "q "}, {chat.Assistant("so"), "so"}} {
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("x "), test.last}, Addresses: true}
+		prepared, err := prepare.Prepare(given, provider.Capabilities{RefusesBlank: true})
+		require.NoError(t, err)
+		assert.Equal(t, test.want, chat.Text(prepared.Messages[2]))
+		assert.Same(t, given.Messages[1], prepared.Messages[1])
+	}
+	assert.Equal(t, "a \nb\u00a0\n", chat.Text(listed), "what the client gave stays as it is")
+}
+
+// Some models count their calls anew in each turn, and some give all calls of a turn one id.
+func TestCallsOfAClientWithOneIDAreTold(t *testing.T) {
+	t.Parallel()
+	turn := func(ids ...string) (messages []*modelv1.ChatMessage) {
+		said := chat.Assistant("")
+		for _, id := range ids {
+			said.ToolCalls = append(said.ToolCalls, chat.Call(id, "f", "{}"))
+			messages = append(messages, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.TextContent("r")})
+		}
+		return append([]*modelv1.ChatMessage{said}, messages...)
+	}
+	given := slices.Concat(turn("a", "b"), turn("a", "a_2"), turn("a", "a"), turn("c"))
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: true}, provider.Capabilities{UniqueCalls: true})
+	require.NoError(t, err)
+	var calls, results []string
+	for _, m := range prepared.Messages {
+		for _, call := range m.GetToolCalls() {
+			calls = append(calls, call.GetId())
+		}
+		results = append(results, m.GetToolCallIds()...)
+	}
+	assert.Equal(t, []string{"a", "b", "a_2", "a_2_2", "a_3", "a_4", "c"}, calls)
+	assert.Equal(t, calls, results)
+	assert.Same(t, given[0], prepared.Messages[0])
+	assert.Equal(t, "a", given[3].GetToolCalls()[0].GetId(), "what the client gave stays as it is")
 }
 
 // The Responses API has no place for a thought that is neither sealed nor has a summary.

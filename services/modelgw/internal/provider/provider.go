@@ -278,6 +278,22 @@ type Capabilities struct {
 	// SignCalls returns a model's message with what the API demands of its calls if another model made them, in a
 	// conversation in which other models have spoken; nil: it demands nothing. It does not modify the message.
 	SignCalls func(*modelv1.ChatMessage) *modelv1.ChatMessage
+	// RefusesBlank means that the API refuses texts without a visible character, and white space at the end of a model's
+	// message that is to be continued. A client's messages are sent without them.
+	RefusesBlank bool
+	// UserFirst means that the API refuses a conversation that begins with the model's message, or calls after another
+	// message of the model. A client's conversation then has a message of the user before it, and the model's consecutive
+	// messages are merged.
+	UserFirst bool
+	// CallIDLen is the number of letters and digits that an id of a call must have; zero: the API takes others too. A
+	// client's other ids are replaced.
+	CallIDLen int
+	// UniqueCalls means that the API refuses a conversation in which two calls have one id. Some models count their calls
+	// anew in each turn.
+	UniqueCalls bool
+	// CallsNeedTools means that the API refuses calls in a conversation for which no tools are on offer. A client's
+	// request without tools then offers one that does nothing.
+	CallsNeedTools bool
 }
 
 // Sealer names who reads the seals of reasoning in a format: an account at a server, and of one that has models of

@@ -309,6 +309,8 @@ func (m *model) Capabilities() provider.Capabilities {
 		ReasoningHeadroom: g.room(),
 		LeastEffort:       g.leastEffort(),
 		ToolsRequired:     true,
+		RefusesBlank:      true,
+		UniqueCalls:       true,
 		MergeUser:         true, MergeAssistant: true,
 		ForceReasoning: modelv1.ReasoningHistory_REASONING_HISTORY_ALL,
 		LongCache:      m.args.CacheTTL == "1h",

@@ -434,6 +434,29 @@ func TestABudgetOfZeroIsSent(t *testing.T) {
 	assert.Contains(t, response.Call.GetRequestJson(), `"thinking":{"type":"enabled","budget_tokens":0,`)
 }
 
+// Clients of other vendors send no thinking back. The server takes no turn without it while the model thinks within a
+// budget.
+func TestAClientsTurnWithoutThinkingIsContinuedWithoutIt(t *testing.T) {
+	t.Parallel()
+	result := chat.ToolMessage(&toolv1.ToolResult{CallId: "c", Function: "f", Content: chat.TextContent("r")})
+	loop := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", chat.Call("c", "f", "{}")), result}
+	for _, tt := range []struct {
+		messages []*modelv1.ChatMessage
+		client   bool
+		thinks   bool
+	}{{loop, true, false}, {loop, false, true}, {loop[:1], true, true}} {
+		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "a"})}
+		p, err := open(t, setup).Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: tt.messages, Tools: []*toolv1.ToolInfo{{Name: "f"}}, Record: provider.RecordAll, Client: tt.client,
+			Config: &modelv1.GenerateConfig{MaxTokens: new(int64(4096)), ReasoningTokens: new(int64(2048))},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, tt.thinks, strings.Contains(response.Call.GetRequestJson(), `"thinking"`))
+	}
+}
+
 // A client of an endpoint sees no warnings. How long a model thinks is its wish, and a call its demand.
 func TestAClientsDemandForACallGoesBeforeThinkingWithinABudget(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	}
 	c.Temperature, c.TopP, c.TopK = nil, nil, nil
 	p.readHeaders(c)
-	if err := m.think(p, r.Client && p.forced()); err != nil {
+	if err := m.think(p, r.Client && (p.forced() || claude.Unthought(r.Messages, true))); err != nil {
 		return nil, err
 	}
 	servers, err := m.native(p)
@@ -174,8 +174,9 @@ func (p *plan) forced() bool {
 }
 
 // think sets the model's thinking: by an effort, within a budget, or off, as its generation accepts it. Within a budget
-// the server takes no demand for a call: where a client of an endpoint makes one, the model does not think.
-func (m *model) think(p *plan, demanded bool) error {
+// the server takes no demand for a call, and no turn that began without thinking: where a client of an endpoint makes or
+// continues one (bound), the model does not think.
+func (m *model) think(p *plan, bound bool) error {
 	c, g := p.Config, m.generation
 	asked, tokens := c.GetReasoningEffort(), c.ReasoningTokens
 	none := asked == "none"
@@ -197,7 +198,7 @@ func (m *model) think(p *plan, demanded bool) error {
 		p.Thinking = &format.Thinking{Type: "adaptive"}
 		c.Effort = &asked
 	}
-	if demanded && p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled {
+	if bound && p.Thinking != nil && p.Thinking.Type == format.ThinkingEnabled {
 		p.Thinking = nil
 	}
 	if p.Thinking != nil {

@@ -89,6 +89,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		MaxTokens:     m.name.bound(),
 		LeastEffort:   m.leastEffort(),
 		MergeUser:     true, MergeAssistant: true,
+		RefusesBlank: true, UserFirst: true, CallsNeedTools: true, UniqueCalls: true,
 		Hosted:    provider.Hosted{NoHistory: true},
 		Ignored:   m.ignored(),
 		Dropped:   m.dropped(),

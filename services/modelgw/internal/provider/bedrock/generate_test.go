@@ -344,6 +344,14 @@ func TestChangesOfARequestAreWarnedOf(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(body), fmt.Sprintf(`"thinking":{"type":"enabled","budget_tokens":%d}`, tokens))
 	}
+	result := chat.ToolMessage(&toolv1.ToolResult{CallId: "c", Function: "f", Content: chat.TextContent("r")})
+	r.Messages = append(r.Messages, chat.Assistant("", chat.Call("c", "f", "{}")), result)
+	for _, client := range []bool{true, false} {
+		r.Client = client
+		_, err := opened(t, claude45, address).Generate(t.Context(), r)
+		require.NoError(t, err)
+		assert.Equal(t, !client, strings.Contains(string(body), `"thinking"`), "a client's turn began without thinking")
+	}
 }
 
 // Names say which options a model has.

@@ -35,6 +35,9 @@ func (m *model) plan(r *provider.Request) *plan {
 		p.Thoughts = format.AsText // Only text is accepted without a signature.
 	}
 	m.reason(p)
+	if t := p.Fields.Thinking; r.Client && t != nil && t.Type == format.ThinkingEnabled && claude.Unthought(r.Messages, false) {
+		p.Fields.Thinking = nil
+	}
 	m.sample(p)
 	m.choose(p)
 	if schema := c.GetResponseSchema(); schema != nil && !dialect.IsAnyJSON(schema) {

@@ -325,6 +325,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey: m.fullName(),
 		LeastEffort:   m.name.leastEffort(),
+		UserFirst:     true,
 		Ignored:       []string{"logit_bias", "verbosity"},
 		Dropped:       m.dropped(),
 		ExtraBody:     []string{},

@@ -33,6 +33,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		Hosted:        runs,
 		ConnectionKey: m.shown,
+		CallIDLen:     9,
 		Fetches:       provider.Fetches{Images: atVendor, Documents: atVendor},
 		Ignored:       m.api.ignored,
 		Dropped:       dropped,
