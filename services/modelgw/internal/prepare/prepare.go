@@ -97,32 +97,21 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	case given.Addresses && summary.reasoning:
 		edit(withoutOpenReasoning(prepared.Messages))
 	}
-	if given.Addresses {
-		if !c.Responses {
-			edit(withResultsAtCalls(prepared.Messages))
-		}
-		if c.UserFirst {
-			c.MergeAssistant = true
-			edit(withUserFirst(prepared.Messages))
-		}
-		if c.RefusesBlank {
-			edit(withoutFinalSpace(withoutBlanks(prepared.Messages)))
-		}
-		if c.UniqueCalls {
-			edit(withUniqueCalls(prepared.Messages))
-		}
-		if c.CallIDLen > 0 {
-			edit(withCallIDs(prepared.Messages, c.CallIDLen))
-		}
-		if c.CallsNeedTools && len(prepared.Tools) == 0 && hasCalls(prepared.Messages) {
-			prepared.Tools, prepared.Choice = []*toolv1.ToolInfo{noTool}, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-		}
-	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
 	}
+	if given.Addresses && !c.Responses { // Media that moved are between results too.
+		edit(withResultsAtCalls(prepared.Messages))
+	}
+	c.MergeAssistant = c.MergeAssistant || given.Addresses && c.UserFirst
 	if edited || summary.merges(c.MergeUser, c.MergeAssistant, c.MergeSystem) { // Media that moved are messages of their own.
 		edit(Merge(prepared.Messages, c.MergeUser, c.MergeAssistant, c.MergeSystem))
+	}
+	if given.Addresses {
+		edit(withRules(prepared.Messages, c))
+		if c.CallsNeedTools && len(prepared.Tools) == 0 && hasCalls(prepared.Messages) {
+			prepared.Tools, prepared.Choice = []*toolv1.ToolInfo{noTool}, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
+		}
 	}
 	if !edited {
 		prepared.Summary, prepared.Count = &summary, count

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
@@ -235,6 +236,43 @@ func TestResultsOfAClientFollowTheirCalls(t *testing.T) {
 	assert.Equal(t, []string{"gone", "q", "s", "b", "a", "more", "t", "a", "note"}, said(true, provider.Capabilities{}))
 	assert.Equal(t, asGiven, said(true, provider.Capabilities{Responses: true}))
 	assert.Equal(t, asGiven, said(false, provider.Capabilities{}))
+}
+
+// Where an API takes no media in results, those of a result follow in a message of the user, which would be between it
+// and the next result.
+func TestMediaOfAClientFollowsAllResults(t *testing.T) {
+	t.Parallel()
+	result := func(id string, parts ...*contentv1.Content) *modelv1.ChatMessage {
+		parts = append(parts, chat.TextPart(id))
+		return &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.ListContent(parts...)}
+	}
+	picture := chat.ImagePart("data:image/png;base64,AAAA")
+	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", chat.Call("a", "f", "{}"), chat.Call("b", "f", "{}")), result("a", picture), result("b")}
+	const user, model, tool = modelv1.Role_ROLE_USER, modelv1.Role_ROLE_ASSISTANT, modelv1.Role_ROLE_TOOL
+	for client, want := range map[bool][]modelv1.Role{true: {user, model, tool, tool, user}, false: {user, model, tool, user, tool}} {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, provider.Capabilities{Features: &modelv1.Capabilities{Images: true}})
+		require.NoError(t, err)
+		var roles []modelv1.Role
+		for _, m := range prepared.Messages {
+			roles = append(roles, m.GetRole())
+		}
+		assert.Equal(t, want, roles)
+	}
+}
+
+func TestMergedMessagesOfAClientHaveNoBlankText(t *testing.T) {
+	t.Parallel()
+	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", chat.Call("a", "f", "{}")), chat.Assistant("", chat.Call("a", "f", "{}"))}
+	for _, id := range []string{"a", "a"} {
+		given = append(given, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.TextContent("r")})
+	}
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: true}, provider.Capabilities{MergeAssistant: true, RefusesBlank: true, UniqueCalls: true})
+	require.NoError(t, err)
+	require.Len(t, prepared.Messages, 4)
+	assert.Empty(t, chat.Text(prepared.Messages[1]))
+	for i, call := range prepared.Messages[1].GetToolCalls() {
+		assert.Equal(t, []string{call.GetId()}, prepared.Messages[2+i].GetToolCallIds())
+	}
 }
 
 func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
