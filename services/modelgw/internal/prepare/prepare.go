@@ -37,8 +37,8 @@ type Conversation struct {
 	Given func(digest prefix.Digester) (prefix.Hash, error)
 }
 
-// Hash returns the hash of the given messages. Preparation depends on them, on the configuration and on the model
-// alone, so that equal hashes of calls of one model with one configuration are equal prepared messages.
+// Hash returns the hash of the given messages. Preparation depends on them, on the configuration, on the model and on
+// Addresses alone, so that equal hashes are equal prepared messages if these are equal too.
 func (c *Conversation) Hash(digest prefix.Digester) (prefix.Hash, error) {
 	if c.Given != nil {
 		return c.Given(digest)
