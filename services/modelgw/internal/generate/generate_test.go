@@ -364,7 +364,7 @@ func TestAClientsAnswerIsNotAnEvaluations(t *testing.T) {
 		g := newRig(says("client's"), says("evaluation's"))
 		for _, client := range []bool{true, false, true} {
 			c := g.call(cached())
-			c.Addresses = client
+			c.Client = client
 			response, err := g.generate(t.Context(), c)
 			require.NoError(t, err)
 			assert.Equal(t, map[bool]string{true: "client's", false: "evaluation's"}[client], response.Output.GetCompletion())
