@@ -30,7 +30,7 @@ func ShortCallID(id string, most int) string {
 }
 
 // FixedCallID is the id of a call for a server that takes ids of exactly so many letters and digits, at most 64. Another
-// id becomes a hash of it, as of PlainCallID. An empty id stays.
+// id becomes a hash of it, always the same. An empty id stays.
 func FixedCallID(id string, length int) string {
 	isOther := func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }
 	if id == "" || len(id) == length && !strings.ContainsFunc(id, isOther) {

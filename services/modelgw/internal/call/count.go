@@ -94,7 +94,8 @@ func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) in
 		return 0
 	}
 	config := &modelv1.GenerateConfig{}
-	given := prepare.Conversation{Messages: messages, Tools: tools, Config: config, Addresses: true}
+	// A request is counted as a client's, also an evaluation's: a number is better than a refusal.
+	given := prepare.Conversation{Messages: messages, Tools: tools, Config: config, Client: true}
 	caps := n.model.CapabilitiesOf(config)
 	conversation, err := prepare.Prepare(given, caps)
 	if err != nil { // There are media that the provider cannot be sent.

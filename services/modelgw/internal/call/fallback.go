@@ -31,12 +31,12 @@ func (c *Calls) fallbacks(r *modelv1.GenerateRequest) []string {
 }
 
 // planned prepares the call of a request for its model, which is open unless missing says why not: then for the first
-// fallback that takes the request. Asked and addresses are as in prepared.
+// fallback that takes the request. Asked and client are as in prepared.
 func (c *Calls) planned(
-	r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, missing error, fallbacks []string, addresses bool,
+	r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, missing error, fallbacks []string, client bool,
 ) (*work, error) {
 	if missing == nil {
-		w, err := c.prepared(r, asked, ref, model, len(fallbacks), addresses)
+		w, err := c.prepared(r, asked, ref, model, len(fallbacks), client)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func (c *Calls) planned(
 	var others []string
 	for i, name := range fallbacks {
 		left := fallbacks[i+1:]
-		w, unfit := c.planOf(r, asked, provider.Ref{Project: ref.Project, Model: name}, len(left), addresses)
+		w, unfit := c.planOf(r, asked, provider.Ref{Project: ref.Project, Model: name}, len(left), client)
 		if unfit == nil {
 			w.fallbacks, w.missing = left, missing
 			return w, nil
@@ -79,7 +79,7 @@ func (c *Calls) answerOr(ctx context.Context, w *work, call *generate.Call, outc
 		if !generate.Curable(err) || ctx.Err() != nil || call.Committed && outcome.Streamed() {
 			break
 		}
-		next, unfit := c.planOf(w.request, w.asked, provider.Ref{Project: call.Origin.Project, Model: name}, len(w.fallbacks)-i-1, call.Addresses)
+		next, unfit := c.planOf(w.request, w.asked, provider.Ref{Project: call.Origin.Project, Model: name}, len(w.fallbacks)-i-1, call.Client)
 		if unfit != nil {
 			others = append(others, cannot(name, unfit))
 			continue
@@ -129,20 +129,20 @@ func alsoFailed(err error, others []string) error {
 	return &told
 }
 
-// planOf prepares the call of a request for a fallback. Asked, left and addresses are as in prepared. A client of an
-// endpoint, whose media may be addresses, has no place in its answer for the options that the fallback ignores: such a
-// fallback cannot take its request, as the requested model could not.
-func (c *Calls) planOf(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, left int, addresses bool) (*work, error) {
+// planOf prepares the call of a request for a fallback. Asked, left and client are as in prepared. The answer of a
+// client of an endpoint has no place for the options that the fallback ignores: such a fallback cannot take its
+// request, as the requested model could not.
+func (c *Calls) planOf(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, left int, client bool) (*work, error) {
 	model, err := c.deps.Registry.Open(ref)
 	if err != nil {
 		return nil, err
 	}
-	if addresses {
+	if client {
 		if ignored := provider.OptionsSet(r.GetConfig(), provider.CapabilitiesOf(model.Provider, r.GetConfig()).Ignored); len(ignored) > 0 {
 			return nil, rpcerr.CapabilityUnsupported(ignored[0], "it does not take %s", strings.Join(ignored, ", "))
 		}
 	}
-	return c.prepared(r, asked, ref, model, left, addresses)
+	return c.prepared(r, asked, ref, model, left, client)
 }
 
 // ofAnother removes from a configuration what is meant for the API of another provider.

@@ -80,8 +80,8 @@ func (w *work) warnings() []string {
 // plan validates a request and prepares its call. A failure here has no effect and is not stored under a key.
 func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) { return c.planWith(r, false) }
 
-// planWith is plan. addresses means that media may be addresses which the provider fetches.
-func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, error) {
+// planWith is plan. client means that a client of an endpoint asks, as in [prepare.Conversation].
+func (c *Calls) planWith(r *modelv1.GenerateRequest, client bool) (*work, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, err
 			return nil, err
 		}
 	}
-	w, err := c.planned(r, asked, ref, model, missing, fallbacks, addresses)
+	w, err := c.planned(r, asked, ref, model, missing, fallbacks, client)
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +131,9 @@ func checkConfig(c *modelv1.GenerateConfig) error {
 }
 
 // prepared prepares the call of a request for a model. Asked is its conversation if something must identify it. Left is
-// the number of models that may answer after this one; addresses is as in planWith.
-func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, left int, addresses bool) (*work, error) {
-	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(), Addresses: addresses}
+// the number of models that may answer after this one; client is as in planWith.
+func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, left int, client bool) (*work, error) {
+	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(), Client: client}
 	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
 		given.Messages, given.Given = asked.Messages(), asked.Content
 		given.Summary, given.Count = new(asked.Summary()), new(asked.TokenCount())
@@ -142,7 +142,7 @@ func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversat
 	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {
 		given.Config, withheld = ofAnother(chat.Merge(given.Config))
 	}
-	if addresses && model.FullName() != r.GetModel() { // An endpoint has chosen the effort for the requested model.
+	if client && model.FullName() != r.GetModel() { // An endpoint has chosen the effort for the requested model.
 		var unsent []provider.Unsent
 		given.Config, unsent = leastEffort(given.Config, model.CapabilitiesOf(given.Config))
 		withheld = append(withheld, unsent...)

@@ -45,7 +45,7 @@ func (a *asked) Answer(_ context.Context, r *modelv1.GenerateRequest, _ time.Dur
 			}
 		}
 	}
-	_, err := prepare.Prepare(prepare.Conversation{Messages: r.GetMessages(), Config: r.GetConfig(), Addresses: true}, provider.Capabilities{Fetches: a.fetches})
+	_, err := prepare.Prepare(prepare.Conversation{Messages: r.GetMessages(), Config: r.GetConfig(), Client: true}, provider.Capabilities{Fetches: a.fetches})
 	return &modelv1.GenerateResponse{Output: chat.MessageOutput("m", chat.Assistant("Seen."), modelv1.StopReason_STOP_REASON_STOP)}, err
 }
 

@@ -144,7 +144,7 @@ func (c *Call) request(ctx context.Context, o *Outcome) *provider.Request {
 		Config:     c.Config,
 		Attempt:    o.number(),
 		Origin:     c.Origin,
-		Client:     c.Addresses,
+		Client:     c.Client,
 		Record:     c.Record,
 		Tokens:     c.Tokens,
 		OnHeaders:  o.OnHeaders,

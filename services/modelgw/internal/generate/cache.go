@@ -83,7 +83,7 @@ func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*pr
 		return nil, rpcerr.InvalidField("messages", "%v", err)
 	}
 	key, err := respcache.Key(respcache.Input{
-		Project: c.Origin.Project, Model: c.Model.FullName(), Account: c.Model.Account, Servers: c.Model.Servers(),
+		Project: c.Origin.Project, Model: c.Model.FullName(), Account: c.Model.Account, Servers: c.Model.Servers(), Client: c.Client,
 		Args: c.Args, Epoch: c.Origin.Attribution.GetEpoch(), Conversation: conversation,
 		Tools: c.Tools, Choice: c.Choice, Config: c.Config, Policy: policy,
 	})

@@ -357,6 +357,22 @@ func TestEqualCachedCallsInFlightShareOne(t *testing.T) {
 	})
 }
 
+// What a client of an endpoint has sent follows rules that an evaluation's conversation does not.
+func TestAClientsAnswerIsNotAnEvaluations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(says("client's"), says("evaluation's"))
+		for _, client := range []bool{true, false, true} {
+			c := g.call(cached())
+			c.Client = client
+			response, err := g.generate(t.Context(), c)
+			require.NoError(t, err)
+			assert.Equal(t, map[bool]string{true: "client's", false: "evaluation's"}[client], response.Output.GetCompletion())
+		}
+		assert.Equal(t, 2, g.provider.count())
+	})
+}
+
 func TestASharedAnswerIsEachCallersOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

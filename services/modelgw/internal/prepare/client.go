@@ -11,7 +11,26 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
+
+// withRules has a client's merged messages follow the rules of the model's API: merging may make blank texts, and one turn
+// of several messages with calls.
+func withRules(messages []*modelv1.ChatMessage, c provider.Capabilities) []*modelv1.ChatMessage {
+	if c.UserFirst {
+		messages = withUserFirst(messages)
+	}
+	if c.RefusesBlank {
+		messages = withoutFinalSpace(withoutBlanks(messages))
+	}
+	if c.UniqueCalls {
+		messages = withUniqueCalls(messages)
+	}
+	if c.CallIDLen > 0 {
+		messages = withCallIDs(messages, c.CallIDLen)
+	}
+	return messages
+}
 
 // withResultsAtCalls moves the results of a client's calls to the message with the calls, where a message of another
 // party is between them. The Responses API takes them later too.

@@ -25,8 +25,9 @@ type Conversation struct {
 	Tools    []*toolv1.ToolInfo
 	Choice   *toolv1.ToolChoice
 	Config   *modelv1.GenerateConfig
-	// Addresses means that media may be an address of the web which the provider fetches.
-	Addresses bool
+	// Client means that a client of an endpoint asks. Its messages follow the rules of the model's API, for which others
+	// are refused, and its media may be addresses of the web which the provider fetches.
+	Client bool
 	// Changed reports whether the messages differ from the given ones.
 	Changed bool
 	// Summary is that of Messages; nil if it is unknown.
@@ -37,8 +38,8 @@ type Conversation struct {
 	Given func(digest prefix.Digester) (prefix.Hash, error)
 }
 
-// Hash returns the hash of the given messages. Preparation depends on them, on the configuration and on the model
-// alone, so that equal hashes of calls of one model with one configuration are equal prepared messages.
+// Hash returns the hash of the given messages. Preparation depends on them, on the configuration, on the model and on
+// Client alone: where those are equal too, equal hashes are equal prepared messages.
 func (c *Conversation) Hash(digest prefix.Digester) (prefix.Hash, error) {
 	if c.Given != nil {
 		return c.Given(digest)
@@ -57,7 +58,7 @@ func (c *Conversation) Tokens() int64 {
 // Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored, nor an address that
 // may be one; Load loads stored media.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
-	prepared := Conversation{Messages: given.Messages, Config: given.Config, Given: given.Hash, Addresses: given.Addresses}
+	prepared := Conversation{Messages: given.Messages, Config: given.Config, Given: given.Hash, Client: given.Client}
 	if prepared.Config == nil {
 		prepared.Config = &modelv1.GenerateConfig{}
 	}
@@ -82,7 +83,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if summary.reasoning {
 		edit(Reasoning(prepared.Messages, reasoningMode(prepared.Config, c)))
 	}
-	others := given.Addresses // A client of an endpoint returns the signatures of calls where there are any.
+	others := given.Client // A client of an endpoint returns the signatures of calls where there are any.
 	if summary.reasoning && c.Sealer != "" {
 		opened := seals(prepared.Messages, c.Sealer)
 		others = others || !same(opened, prepared.Messages)
@@ -92,37 +93,26 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 		edit(signed(prepared.Messages, c.SignCalls))
 	}
 	switch {
-	case given.Addresses && !c.Responses:
+	case given.Client && !c.Responses:
 		edit(withoutOrigins(prepared.Messages))
-	case given.Addresses && summary.reasoning:
+	case given.Client && summary.reasoning:
 		edit(withoutOpenReasoning(prepared.Messages))
-	}
-	if given.Addresses {
-		if !c.Responses {
-			edit(withResultsAtCalls(prepared.Messages))
-		}
-		if c.UserFirst {
-			c.MergeAssistant = true
-			edit(withUserFirst(prepared.Messages))
-		}
-		if c.RefusesBlank {
-			edit(withoutFinalSpace(withoutBlanks(prepared.Messages)))
-		}
-		if c.UniqueCalls {
-			edit(withUniqueCalls(prepared.Messages))
-		}
-		if c.CallIDLen > 0 {
-			edit(withCallIDs(prepared.Messages, c.CallIDLen))
-		}
-		if c.CallsNeedTools && len(prepared.Tools) == 0 && hasCalls(prepared.Messages) {
-			prepared.Tools, prepared.Choice = []*toolv1.ToolInfo{noTool}, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-		}
 	}
 	if summary.toolMedia {
 		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
 	}
+	if given.Client && !c.Responses { // Media that moved are between results too.
+		edit(withResultsAtCalls(prepared.Messages))
+	}
+	c.MergeAssistant = c.MergeAssistant || given.Client && c.UserFirst
 	if edited || summary.merges(c.MergeUser, c.MergeAssistant, c.MergeSystem) { // Media that moved are messages of their own.
 		edit(Merge(prepared.Messages, c.MergeUser, c.MergeAssistant, c.MergeSystem))
+	}
+	if given.Client {
+		edit(withRules(prepared.Messages, c))
+		if c.CallsNeedTools && len(prepared.Tools) == 0 && hasCalls(prepared.Messages) {
+			prepared.Tools, prepared.Choice = []*toolv1.ToolInfo{noTool}, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
+		}
 	}
 	if !edited {
 		prepared.Summary, prepared.Count = &summary, count
@@ -131,7 +121,7 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if !summary.media {
 		return prepared, nil
 	}
-	if !given.Addresses {
+	if !given.Client {
 		c.Fetches = provider.Fetches{}
 	}
 	return prepared, inline(prepared.Messages, c.Fetches)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/prefix"
@@ -163,7 +164,7 @@ func TestAClientsMessagesReachOtherVendorsWithoutTheirOrigin(t *testing.T) {
 		client, responses bool
 		want              string
 	}{{true, false, ""}, {true, true, text.GetInternalJson()}, {false, false, text.GetInternalJson()}} {
-		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Addresses: test.client}
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Client: test.client}
 		prepared, err := prepare.Prepare(given, provider.Capabilities{Responses: test.responses})
 		require.NoError(t, err)
 		assert.Equal(t, test.want, prepared.Messages[1].GetContent().GetList().GetParts()[0].GetInternalJson())
@@ -191,7 +192,7 @@ func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
 	assert.False(t, given.Changed, "what is no client's stays")
 	assert.Empty(t, given.Tools)
 
-	prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages, Addresses: true}, caps)
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages, Client: true}, caps)
 	require.NoError(t, err)
 	var texts []string
 	for _, m := range prepared.Messages {
@@ -208,7 +209,7 @@ func TestAClientsConversationFollowsTheRulesOfTheAPI(t *testing.T) {
 	assert.Equal(t, "call_1", called.GetToolCalls()[0].GetId(), "what the client gave stays as it is")
 
 	tools := []*toolv1.ToolInfo{{Name: "f"}}
-	offered, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Addresses: true}, caps)
+	offered, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Client: true}, caps)
 	require.NoError(t, err)
 	assert.Equal(t, tools, offered.Tools)
 }
@@ -224,7 +225,7 @@ func TestResultsOfAClientFollowTheirCalls(t *testing.T) {
 		chat.User("more"), result("a"), chat.Assistant("t", chat.Call("a", "f", "{}")), chat.System("note"), result("a"),
 	}
 	said := func(client bool, c provider.Capabilities) (texts []string) {
-		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, c)
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Client: client}, c)
 		require.NoError(t, err)
 		for _, m := range prepared.Messages {
 			texts = append(texts, chat.Text(m))
@@ -237,6 +238,43 @@ func TestResultsOfAClientFollowTheirCalls(t *testing.T) {
 	assert.Equal(t, asGiven, said(false, provider.Capabilities{}))
 }
 
+// Where an API takes no media in results, those of a result follow in a message of the user, which would be between it
+// and the next result.
+func TestMediaOfAClientFollowsAllResults(t *testing.T) {
+	t.Parallel()
+	result := func(id string, parts ...*contentv1.Content) *modelv1.ChatMessage {
+		parts = append(parts, chat.TextPart(id))
+		return &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.ListContent(parts...)}
+	}
+	picture := chat.ImagePart("data:image/png;base64,AAAA")
+	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", chat.Call("a", "f", "{}"), chat.Call("b", "f", "{}")), result("a", picture), result("b")}
+	const user, model, tool = modelv1.Role_ROLE_USER, modelv1.Role_ROLE_ASSISTANT, modelv1.Role_ROLE_TOOL
+	for client, want := range map[bool][]modelv1.Role{true: {user, model, tool, tool, user}, false: {user, model, tool, user, tool}} {
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Client: client}, provider.Capabilities{Features: &modelv1.Capabilities{Images: true}})
+		require.NoError(t, err)
+		var roles []modelv1.Role
+		for _, m := range prepared.Messages {
+			roles = append(roles, m.GetRole())
+		}
+		assert.Equal(t, want, roles)
+	}
+}
+
+func TestMergedMessagesOfAClientHaveNoBlankText(t *testing.T) {
+	t.Parallel()
+	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", chat.Call("a", "f", "{}")), chat.Assistant("", chat.Call("a", "f", "{}"))}
+	for _, id := range []string{"a", "a"} {
+		given = append(given, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_TOOL, ToolCallIds: []string{id}, Content: chat.TextContent("r")})
+	}
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Client: true}, provider.Capabilities{MergeAssistant: true, RefusesBlank: true, UniqueCalls: true})
+	require.NoError(t, err)
+	require.Len(t, prepared.Messages, 4)
+	assert.Empty(t, chat.Text(prepared.Messages[1]))
+	for i, call := range prepared.Messages[1].GetToolCalls() {
+		assert.Equal(t, []string{call.GetId()}, prepared.Messages[2+i].GetToolCallIds())
+	}
+}
+
 func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -247,7 +285,7 @@ func TestAClientsConversationBeginsWithTheUser(t *testing.T) {
 		{[]*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.Assistant("a")}, 3},
 		{[]*modelv1.ChatMessage{chat.System("s")}, 1},
 	} {
-		prepared, err := prepare.Prepare(prepare.Conversation{Messages: test.messages, Addresses: true}, provider.Capabilities{UserFirst: true})
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: test.messages, Client: true}, provider.Capabilities{UserFirst: true})
 		require.NoError(t, err)
 		require.Len(t, prepared.Messages, test.want)
 		assert.Equal(t, "s", chat.Text(prepared.Messages[0]))
@@ -273,7 +311,7 @@ func TestAClientsCallsFollowTheUser(t *testing.T) {
 	t.Parallel()
 	given := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("a"), chat.Assistant("b", chat.Call("1", "f", "{}"))}
 	for client, want := range map[bool]int{true: 2, false: 3} {
-		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: client}, provider.Capabilities{UserFirst: true})
+		prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Client: client}, provider.Capabilities{UserFirst: true})
 		require.NoError(t, err)
 		require.Len(t, prepared.Messages, want)
 		assert.Len(t, prepared.Messages[want-1].GetToolCalls(), 1)
@@ -289,7 +327,7 @@ func TestAMessageToBeContinuedEndsWithoutSpace(t *testing.T) {
 		last *modelv1.ChatMessage
 		want string
 	}{{chat.Assistant("so \n"), "so"}, {listed, "a \nb"}, {chat.User("q "), "q "}, {chat.Assistant("so"), "so"}} {
-		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("x "), test.last}, Addresses: true}
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("x "), test.last}, Client: true}
 		prepared, err := prepare.Prepare(given, provider.Capabilities{RefusesBlank: true})
 		require.NoError(t, err)
 		assert.Equal(t, test.want, chat.Text(prepared.Messages[2]))
@@ -310,7 +348,7 @@ func TestCallsOfAClientWithOneIDAreTold(t *testing.T) {
 		return append([]*modelv1.ChatMessage{said}, messages...)
 	}
 	given := slices.Concat(turn("a", "b"), turn("a", "a_2"), turn("a", "a"), turn("c"))
-	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Addresses: true}, provider.Capabilities{UniqueCalls: true})
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: given, Client: true}, provider.Capabilities{UniqueCalls: true})
 	require.NoError(t, err)
 	var calls, results []string
 	for _, m := range prepared.Messages {
@@ -333,7 +371,7 @@ func TestOpenReasoningOfOthersIsNoItemOfTheResponsesAPI(t *testing.T) {
 	said := chat.Assistant("")
 	said.Content = chat.ListContent(chat.ReasoningPart("how"), kept, chat.TextPart("a"))
 	for client, want := range map[bool]int{true: 2, false: 3} {
-		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Addresses: client}
+		given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q"), said}, Client: client}
 		prepared, err := prepare.Prepare(given, provider.Capabilities{Responses: true, AutoReasoning: prepare.ReasoningAll})
 		require.NoError(t, err)
 		assert.Len(t, prepared.Messages[1].GetContent().GetList().GetParts(), want)

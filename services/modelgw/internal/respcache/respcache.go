@@ -2,8 +2,9 @@
 //
 // A key is a hash over everything that could change the provider's answer: account, servers and arguments of the model,
 // configuration, conversation, tools, choice; and over the policy: its expiry, its scopes and, unless it excludes it,
-// the epoch. Project and model are the group of an entry. Options that only affect retries, timeouts and connections
-// are not part of the key, nor are ids of messages. No secret is: an account may change its key.
+// the epoch. A client of an endpoint shares no answer with other callers: its messages are prepared otherwise. Project
+// and model are the group of an entry. Options that only affect retries, timeouts and connections are not part of the
+// key, nor are ids of messages. No secret is: an account may change its key.
 //
 // The conversation is the hash of its messages before preparation, by [Digest]. A conversation that grows is hashed
 // from its new messages alone, and has the same key however its messages were sent.
@@ -84,6 +85,7 @@ type Input struct {
 	Model        string // provider/name
 	Account      string
 	Servers      []string // which may answer, without secrets
+	Client       bool     // a client of an endpoint asks
 	Epoch        int32
 	Conversation prefix.Hash // by Digest
 	Tools        []*toolv1.ToolInfo
@@ -114,6 +116,9 @@ func Key(in Input) (cache.Key, error) {
 	w.Text(in.Conversation.String())
 	w.Raw(string(chat.ToolChoiceJSON(in.Choice)))
 	w.Raw(string(chat.ToolsJSON(in.Tools)))
+	if in.Client {
+		w.Bool(true)
+	}
 	if forever {
 		w.Null()
 	} else {
