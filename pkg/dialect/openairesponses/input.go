@@ -107,36 +107,23 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.BeginObject()
 	e.Body.TextMember("type", typeResult)
 	e.Body.TextMember("call_id", dialect.ShortCallID(chat.CallID(m), maxCallID))
+	parts, failure := m.GetContent().GetList().GetParts(), m.GetError()
+	if failure != nil { // Of the result of a failed call the media are kept, after the message of its error.
+		parts = slices.DeleteFunc(slices.Clone(parts), func(part *contentv1.Content) bool { return chat.Media(part) == nil })
+		if text := failure.GetMessage(); text != "" && len(parts) > 0 {
+			parts = slices.Insert(parts, 0, chat.TextPart(text))
+		}
+	}
 	e.Body.Key("output")
 	switch {
-	case m.GetError() != nil && hasMedia(m):
-		e.parts(failureParts(m), false)
-	case m.GetError() != nil:
-		e.Body.Text(m.GetError().GetMessage())
+	case failure != nil && len(parts) == 0:
+		e.Body.Text(failure.GetMessage())
 	case m.GetContent().GetList() != nil:
-		e.parts(m.GetContent().GetList().GetParts(), false)
+		e.parts(parts, false)
 	default:
 		e.Body.Text(m.GetContent().GetText())
 	}
 	e.Body.EndObject()
-}
-
-func hasMedia(m *modelv1.ChatMessage) bool {
-	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), func(part *contentv1.Content) bool { return chat.Media(part) != nil })
-}
-
-// failureParts are the message of a failed call's error, if it has one, and the media of its result.
-func failureParts(m *modelv1.ChatMessage) []*contentv1.Content {
-	var parts []*contentv1.Content
-	if text := m.GetError().GetMessage(); text != "" {
-		parts = append(parts, chat.TextPart(text))
-	}
-	for _, part := range m.GetContent().GetList().GetParts() {
-		if chat.Media(part) != nil {
-			parts = append(parts, part)
-		}
-	}
-	return parts
 }
 
 // assistant writes a model's turn: an item for each part and each call.
