@@ -124,6 +124,9 @@ func withoutFinalSpace(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 // withUniqueCalls gives a client's calls whose id an earlier call has an id of their own, and their results the same. A
 // result belongs to the last turn with its id; of calls of that turn that shared the id, the n-th result to the n-th.
 func withUniqueCalls(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	if !hasCalls(messages) {
+		return messages
+	}
 	used, repeats := map[string]bool{}, map[string]int{}
 	open := map[string][]string{} // The ids now of the last turn's calls, by the id that the client gave them.
 	return each(messages, func(m *modelv1.ChatMessage) *modelv1.ChatMessage {

@@ -336,7 +336,7 @@ func TestAMessageToBeContinuedEndsWithoutSpace(t *testing.T) {
 	assert.Equal(t, "a \nb\u00a0\n", chat.Text(listed), "what the client gave stays as it is")
 }
 
-// Some models count their calls anew in each turn, and some give all calls of a turn one id.
+// Some models number their calls from the start in each turn, and some give all calls of a turn one id.
 func TestCallsOfAClientWithOneIDAreTold(t *testing.T) {
 	t.Parallel()
 	turn := func(ids ...string) (messages []*modelv1.ChatMessage) {

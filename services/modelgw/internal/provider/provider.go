@@ -288,8 +288,8 @@ type Capabilities struct {
 	// CallIDLen is the number of letters and digits that an id of a call must have; zero: the API takes others too. A
 	// client's other ids are replaced.
 	CallIDLen int
-	// UniqueCalls means that the API refuses a conversation in which two calls have one id. Some models count their calls
-	// anew in each turn.
+	// UniqueCalls means that the API refuses a conversation in which two calls have one id. Some models number their calls
+	// from the start in each turn.
 	UniqueCalls bool
 	// CallsNeedTools means that the API refuses calls in a conversation for which no tools are on offer. A client's
 	// request without tools then offers one that does nothing.
